@@ -1,0 +1,220 @@
+# Copyright 2026 The hf_metalstm authors.
+# Licensed under the Apache License, Version 2.0 (the "License"); see the LICENSE file.
+#
+"""Sequence operations of the package's recurrent models, and the one place where their backend is chosen.
+
+Every op runs one direction over a padded batch with the length of each row, so padding never changes a result, and
+gives the outputs of all steps and the state after each row's last real step. Two backends compute the same numbers:
+
+* "torch" (the default): one autograd Function over the whole sequence, in pure PyTorch, any device;
+* "reference": the naive formulas, step by step, for checking.
+
+The environment variable `HF_METALSTM_BACKEND` or `use_backend` chooses one explicitly.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .recurrent_reference import lstm as _reference_lstm
+from .recurrent_reference import meta_lstm as _reference_meta_lstm
+from .recurrent_torch import lstm as _torch_lstm
+from .recurrent_torch import meta_lstm as _torch_meta_lstm
+from .recurrent_types import LSTMState, LSTMWeights, MetaLSTMState, MetaLSTMWeights
+
+_BACKENDS = {
+    "torch": SimpleNamespace(lstm=_torch_lstm, meta_lstm=_torch_meta_lstm),
+    "reference": SimpleNamespace(lstm=_reference_lstm, meta_lstm=_reference_meta_lstm),
+}
+_DEFAULT = "torch"
+_chosen: list[str] = []
+
+
+def available_backends() -> list[str]:
+    """Names that `use_backend` and `HF_METALSTM_BACKEND` accept."""
+    return list(_BACKENDS)
+
+
+def current_backend() -> str:
+    """Name of the backend that the next call of an op takes.
+
+    Raises:
+        ValueError: `HF_METALSTM_BACKEND` names a backend that does not exist.
+    """
+    if _chosen:
+        return _chosen[-1]
+    return _check_backend(os.environ.get("HF_METALSTM_BACKEND") or _DEFAULT, "HF_METALSTM_BACKEND")
+
+
+@contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Computes the recurrent ops with another backend inside a `with` block.
+
+    Args:
+        name: one of `available_backends()`.
+
+    Raises:
+        ValueError: there is no such backend.
+
+    Example:
+        >>> import torch
+        >>> from hf_metalstm.modeling.recurrent import LSTMWeights, lstm, use_backend
+        >>> weights = LSTMWeights(torch.ones(8, 3), torch.ones(8, 2), torch.zeros(8))
+        >>> with use_backend("reference"):
+        ...     outputs, state = lstm(torch.ones(1, 4, 3), weights)
+        >>> outputs.shape
+        torch.Size([1, 4, 2])
+    """
+    _chosen.append(_check_backend(name, "backend"))
+    try:
+        yield
+    finally:
+        _chosen.pop()
+
+
+def _check_backend(name: str, source: str) -> str:
+    if name not in _BACKENDS:
+        raise ValueError(f"{source} is {name!r}; available: {', '.join(_BACKENDS)}")
+    return name
+
+
+def _check_call(op: str, inputs: Tensor, input_size: int, lengths: Tensor | None, sizes: list[int], state: Any) -> None:
+    if inputs.ndim != 3 or inputs.shape[2] != input_size:
+        raise ValueError(f"{op}: inputs have shape {tuple(inputs.shape)}, expected (batch, steps, {input_size})")
+    batch, steps, _ = inputs.shape
+    if batch == 0 or steps == 0:
+        raise ValueError(f"{op}: inputs have shape {tuple(inputs.shape)}: an empty batch has no states")
+    if lengths is not None:
+        if lengths.shape != (batch,) or lengths.is_floating_point():
+            raise ValueError(
+                f"{op}: lengths must be integers of shape ({batch},), got {lengths.dtype} {tuple(lengths.shape)}"
+            )
+        bad = ((lengths < 1) | (lengths > steps)).nonzero()
+        if bad.numel():
+            row = int(bad[0])
+            raise ValueError(f"{op}: lengths[{row}] is {int(lengths[row])}, but a row has 1..{steps} steps")
+    if state is not None:
+        for name, part, size in zip(state._fields, state, sizes, strict=True):
+            if part.shape != (batch, size):
+                raise ValueError(
+                    f"{op}: initial_state.{name} has shape {tuple(part.shape)}, expected ({batch}, {size})"
+                )
+
+
+def _run(
+    op: str,
+    inputs: Tensor,
+    weights: Any,
+    lengths: Tensor | None,
+    state: Any,
+    state_class: type,
+    sizes: list[int],
+    reverse: bool,
+) -> Any:
+    """Brings everything to one precision, calls the backend and rounds the results to the inputs' precision."""
+    if state is None:
+        state = state_class(*(inputs.new_zeros(inputs.shape[0], size) for size in sizes))
+    given = inputs.dtype
+    # Half precision would lose the small updates of a long recurrence: it is computed in float32.
+    compute = torch.promote_types(torch.promote_types(given, weights[0].dtype), torch.float32)
+    cast_weights = type(weights)(*(part.to(compute) for part in weights))
+    cast_state = state_class(*(part.to(compute) for part in state))
+    with torch.autocast(inputs.device.type, enabled=False):
+        *outputs, final = getattr(_BACKENDS[current_backend()], op)(
+            inputs.to(compute), cast_weights, lengths, cast_state, reverse
+        )
+    return (*(output.to(given) for output in outputs), state_class(*(part.to(given) for part in final)))
+
+
+# Tracing the time loop would unroll it, for minutes and again for every new length: a compiled model calls it as it is.
+@torch.compiler.disable
+def lstm(
+    inputs: Tensor,
+    weights: LSTMWeights,
+    lengths: Tensor | None = None,
+    initial_state: LSTMState | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, LSTMState]:
+    """Long short-term memory over a padded batch.
+
+        [i f g o] = [s s tanh s](W_x x_t + W_h h_{t-1} + b)
+        c_t = g * i + c_{t-1} * f        h_t = o * tanh(c_t)
+
+    Args:
+        inputs: (batch, steps, input_size), real steps first in each row.
+        weights: `LSTMWeights`.
+        lengths: (batch,) integers, real steps of each row; None means all.
+        initial_state: `LSTMState` of (batch, hidden_size) tensors; zeros when None.
+        reverse: read each row's real steps from the last to the first. The output of a step stays at its place.
+
+    Returns:
+        Outputs (batch, steps, hidden_size), zero beyond a row's length, and the `LSTMState` after the last step read.
+        Half-precision inputs are computed in float32 and come back in half precision.
+
+    Raises:
+        ValueError: a length is 0 or larger than `steps`, or a shape does not fit.
+
+    Example:
+        >>> import torch
+        >>> from hf_metalstm.modeling.recurrent import LSTMWeights, lstm
+        >>> weights = LSTMWeights(torch.randn(20, 3), torch.randn(20, 5), torch.zeros(20))
+        >>> outputs, state = lstm(torch.randn(2, 7, 3), weights, lengths=torch.tensor([7, 4]))
+        >>> outputs.shape, state.hidden.shape
+        (torch.Size([2, 7, 5]), torch.Size([2, 5]))
+    """
+    hidden = weights.hidden.shape[1]
+    sizes = [hidden, hidden]
+    _check_call("lstm", inputs, weights.input.shape[1], lengths, sizes, initial_state)
+    outputs, state = _run("lstm", inputs, weights, lengths, initial_state, LSTMState, sizes, reverse)
+    return outputs, state
+
+
+@torch.compiler.disable
+def meta_lstm(
+    inputs: Tensor,
+    weights: MetaLSTMWeights,
+    lengths: Tensor | None = None,
+    initial_state: MetaLSTMState | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, MetaLSTMState]:
+    """LSTM whose weights a smaller Meta-LSTM generates at every step (Chen et al. 2018, equations 8 to 16).
+
+        [g^ o^ i^ f^] = [tanh s s s](W_m [x_t ; h^_{t-1} ; h_{t-1}] + b_m)
+        c^_t = g^ * i^ + c^_{t-1} * f^        h^_t = o^ * tanh(c^_t)        z_t = W_z h^_t
+        W(z_t)_* = P_* diag(z_t) Q_*          b(z_t)_* = B_* z_t            for * in {c, o, i, f}
+        [g o i f] = [tanh s s s](W(z_t) [x_t ; h_{t-1}] + b(z_t))
+        c_t = g * i + c_{t-1} * f             h_t = o * tanh(c_t)
+
+    Args:
+        inputs: (batch, steps, input_size), real steps first in each row.
+        weights: `MetaLSTMWeights`; theta_m may be shared between tasks while each task has its own P, Q and B.
+        lengths: (batch,) integers, real steps of each row; None means all.
+        initial_state: `MetaLSTMState`; zeros when None.
+        reverse: read each row's real steps from the last to the first. The output of a step stays at its place.
+
+    Returns:
+        Outputs (batch, steps, hidden_size) and meta vectors z_t (batch, steps, z_size), both zero beyond a row's
+        length, and the `MetaLSTMState` after the last step read.
+
+    Raises:
+        ValueError: a length is 0 or larger than `steps`, or a shape does not fit.
+
+    Example:
+        >>> import torch
+        >>> from hf_metalstm.modeling.recurrent import MetaLSTMWeights, meta_lstm
+        >>> d, h, m, z = 3, 5, 4, 2
+        >>> shapes = [(4 * m, d), (4 * m, m), (4 * m, h), (4 * m,), (z, m), (4, h, z), (4, z, d), (4, z, h), (4, h, z)]
+        >>> outputs, vectors, state = meta_lstm(torch.randn(2, 7, d), MetaLSTMWeights(*map(torch.randn, shapes)))
+        >>> outputs.shape, vectors.shape
+        (torch.Size([2, 7, 5]), torch.Size([2, 7, 2]))
+    """
+    hidden, meta = weights.q_hidden.shape[2], weights.meta_meta.shape[1]
+    sizes = [hidden, hidden, meta, meta]
+    _check_call("meta_lstm", inputs, weights.meta_input.shape[1], lengths, sizes, initial_state)
+    outputs, vectors, state = _run("meta_lstm", inputs, weights, lengths, initial_state, MetaLSTMState, sizes, reverse)
+    return outputs, vectors, state

@@ -1,0 +1,54 @@
+# Copyright 2026 The hf_metalstm authors.
+# Licensed under the Apache License, Version 2.0 (the "License"); see the LICENSE file.
+#
+"""Weights and states of the recurrent ops.
+
+Gates are stacked in torch.nn.LSTM's order everywhere: input, forget, candidate, output. Sizes: d input, h hidden,
+m meta hidden, z meta vector.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class LSTMWeights(NamedTuple):
+    """A standard LSTM: gates = input x_t + hidden h_{t-1} + bias."""
+
+    input: Tensor  # (4h, d)
+    hidden: Tensor  # (4h, h)
+    bias: Tensor  # (4h,)
+
+
+class LSTMState(NamedTuple):
+    """State of an LSTM after a step."""
+
+    hidden: Tensor  # (batch, h)
+    cell: Tensor  # (batch, h)
+
+
+class MetaLSTMWeights(NamedTuple):
+    """A Meta-LSTM: theta_m is the first five, the task's basic LSTM theta_b the other four.
+
+    The paper prints Q_* as z x d, but W(z_t) acts on [x_t ; h_{t-1}], so Q_* is z x (d + h) here, held in two parts;
+    this also is what the paper's own count "8hz + 4dz" of P and Q says. B_* (4hz more) is not part of that count.
+    """
+
+    meta_input: Tensor  # (4m, d), columns of W_m that see x_t
+    meta_meta: Tensor  # (4m, m), columns of W_m that see the meta hidden state
+    meta_hidden: Tensor  # (4m, h), columns of W_m that see the basic hidden state
+    meta_bias: Tensor  # (4m,)
+    z: Tensor  # (z, m), W_z
+    p: Tensor  # (4, h, z)
+    q_input: Tensor  # (4, z, d), columns of Q that see x_t
+    q_hidden: Tensor  # (4, z, h), columns of Q that see h_{t-1}
+    b: Tensor  # (4, h, z)
+
+
+class MetaLSTMState(NamedTuple):
+    """State of a Meta-LSTM after a step."""
+
+    hidden: Tensor  # (batch, h)
+    cell: Tensor  # (batch, h)
+    meta_hidden: Tensor  # (batch, m)
+    meta_cell: Tensor  # (batch, m)
