@@ -1,9 +1,12 @@
 """Tells transformers' Auto classes and pipelines about this package's models.
 
 Importing the Auto classes takes seconds, most of it torch. So nothing is imported here: each registration waits until
-transformers itself imports the module that it concerns (or happens at once where that is already done).
+transformers itself imports the Auto classes that it concerns (or happens at once where that is already done).
 """
 
+import sys
+from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 
 import wrapt
@@ -11,35 +14,49 @@ import wrapt
 
 def register() -> None:
     """Registers configurations, models, tokenizers and pipelines; safe to call again."""
-    auto = "transformers.models.auto"
-    wrapt.register_post_import_hook(_register_configs, f"{auto}.configuration_auto")
-    wrapt.register_post_import_hook(_register_models, f"{auto}.modeling_auto")
-    wrapt.register_post_import_hook(_register_tokenizers, f"{auto}.tokenization_auto")
+    modeling, tokenization = f"{__package__}.modeling", f"{__package__}.tokenization"
+    _register_with("configuration_auto", f"{modeling}.configuration_meta_lstm", _register_meta_lstm_config)
+    _register_with("modeling_auto", f"{modeling}.modeling_meta_lstm", _register_meta_lstm_models)
+    _register_with("tokenization_auto", f"{tokenization}.tokenization_word", _register_word_tokenizer)
     wrapt.register_post_import_hook(_register_pipelines, "transformers.pipelines")
 
 
-def _register_configs(module: ModuleType) -> None:
+def _register_with(auto: str, home: str, register_classes: Callable[[ModuleType], None]) -> None:
+    """Calls `register_classes(home module)` once both transformers' module of Auto classes and ours are imported."""
+
+    def import_home(_: ModuleType) -> None:
+        # Present already means that it is being imported and that this import led here: its own hook follows.
+        if home not in sys.modules:
+            import_module(home)
+
+    wrapt.register_post_import_hook(register_classes, home)
+    wrapt.register_post_import_hook(import_home, f"transformers.models.auto.{auto}")
+
+
+def _register_meta_lstm_config(home: ModuleType) -> None:
+    from transformers import AutoConfig
+
+    AutoConfig.register(home.MetaLSTMConfig.model_type, home.MetaLSTMConfig, exist_ok=True)
+
+
+def _register_meta_lstm_models(home: ModuleType) -> None:
+    from transformers import AutoModel, AutoModelForSequenceClassification
+
+    config = home.MetaLSTMConfig
+    AutoModel.register(config, home.MetaLSTMModel, exist_ok=True)
+    AutoModelForSequenceClassification.register(config, home.MetaLSTMForSequenceClassification, exist_ok=True)
+
+
+def _register_word_tokenizer(home: ModuleType) -> None:
+    from transformers import AutoTokenizer
+
     from .modeling.configuration_meta_lstm import MetaLSTMConfig
 
-    module.AutoConfig.register(MetaLSTMConfig.model_type, MetaLSTMConfig, exist_ok=True)
+    AutoTokenizer.register(MetaLSTMConfig, tokenizer_class=home.WordTokenizer, exist_ok=True)
 
 
-def _register_models(module: ModuleType) -> None:
-    from .modeling.modeling_meta_lstm import MetaLSTMConfig, MetaLSTMForSequenceClassification, MetaLSTMModel
-
-    module.AutoModel.register(MetaLSTMConfig, MetaLSTMModel, exist_ok=True)
-    module.AutoModelForSequenceClassification.register(MetaLSTMConfig, MetaLSTMForSequenceClassification, exist_ok=True)
-
-
-def _register_tokenizers(module: ModuleType) -> None:
-    from .modeling.configuration_meta_lstm import MetaLSTMConfig
-    from .tokenization.tokenization_word import WordTokenizer
-
-    module.AutoTokenizer.register(MetaLSTMConfig, tokenizer_class=WordTokenizer, exist_ok=True)
-
-
-def _register_pipelines(module: ModuleType) -> None:
+def _register_pipelines(pipelines: ModuleType) -> None:
     # A subclass of transformers' own pipeline, which it equals for every model without tasks; loaded when asked for.
-    module.PIPELINE_REGISTRY.supported_tasks["text-classification"]["impl"] = (
-        "hf_metalstm.pipelines.text_classification.MultiTaskTextClassificationPipeline"
+    pipelines.PIPELINE_REGISTRY.supported_tasks["text-classification"]["impl"] = (
+        f"{__package__}.pipelines.text_classification.MultiTaskTextClassificationPipeline"
     )
