@@ -36,6 +36,7 @@ INSTALL_REQUIRES = [
     "torch>=2.6",
     "tqdm>=4.66.3",
     "transformers>=5.20,<6",
+    "wrapt>=1.15",
 ]
 
 EXTRAS = {
