@@ -1,0 +1,1 @@
+"""Readers, generators, collators and samplers."""
