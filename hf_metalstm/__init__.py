@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         MetaLSTMModel,
         MetaLSTMPreTrainedModel,
     )
+    from .tokenization.tokenization_word import WordTokenizer
 
 # Where each public name lives. The models' files travel to the Hub, so they are named in full rather than re-exported.
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "MetaLSTMForSequenceClassification": "modeling.modeling_meta_lstm",
     "MetaLSTMModel": "modeling.modeling_meta_lstm",
     "MetaLSTMPreTrainedModel": "modeling.modeling_meta_lstm",
+    "WordTokenizer": "tokenization.tokenization_word",
 }
 
 __all__ = [  # noqa: F822
@@ -31,6 +33,7 @@ __all__ = [  # noqa: F822
     "MetaLSTMForSequenceClassification",
     "MetaLSTMModel",
     "MetaLSTMPreTrainedModel",
+    "WordTokenizer",
     "__version__",
 ]
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 
 # All of these are read when the libraries are imported, so they come before any of them.
-# A fresh cache per process: the suite neither sees nor changes its user's caches, and parallel workers do not meet in one.
+# A fresh cache per process: the suite neither sees nor changes its user's caches, and parallel workers never meet.
 _CACHE = tempfile.mkdtemp(prefix="hf_metalstm_tests_")
 atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
 os.environ.update(

@@ -169,7 +169,9 @@ def _read_labelled_lines(path: Path) -> tuple[list[str], list[int]]:
                 line = raw.decode("latin-1")
             label, tab, text = line.rstrip("\r\n").partition("\t")
             if not tab or label.strip().lstrip("\ufeff") not in ("0", "1"):
-                raise ValueError(f"{path}, line {number}: expected 0 or 1, a tab and a text, found {line[:60]!r}")
+                raise ValueError(
+                    f"{path}, line {number}: expected 0 or 1, a tab and a text, found {line.rstrip()[:60]!r}"
+                )
             texts.append(text.strip())
             labels.append(int(label.strip().lstrip("\ufeff")))
     return texts, labels

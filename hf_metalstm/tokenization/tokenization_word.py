@@ -80,8 +80,9 @@ class WordTokenizer(TokenizersBackend):
         if max_size is not None and max_size <= len(special):
             raise ValueError(f"max_size is {max_size}, but the special tokens alone are {len(special)}")
         backend = Tokenizer(WordLevel({}, unk_token=unk_token))
-        steps = [normalizers.NFC()] + ([normalizers.Lowercase()] if lowercase else [])
-        backend.normalizer = normalizers.Sequence(steps)
+        # No Unicode composition: it would cut a combining accent off the offsets of its word.
+        if lowercase:
+            backend.normalizer = normalizers.Lowercase()
         if split == "words":
             backend.pre_tokenizer = pre_tokenizers.Split(_WORDS, behavior="removed", invert=True)
         else:

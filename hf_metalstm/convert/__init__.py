@@ -1,0 +1,1 @@
+"""Weights from elsewhere: word vectors, other vocabularies."""
