@@ -33,6 +33,7 @@ _BACKENDS = {
 }
 _DEFAULT = "torch"
 _chosen: list[str] = []
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def available_backends() -> list[str]:
@@ -83,14 +84,23 @@ def _check_backend(name: str, source: str) -> str:
     return name
 
 
-def _check_call(op: str, inputs: Tensor, input_size: int, lengths: Tensor | None, sizes: list[int], state: Any) -> None:
+def _check_call(
+    op: str, inputs: Tensor, weights: Any, shapes: list[tuple[int, ...]], lengths: Tensor | None, state: Any, sizes: Any
+) -> None:
+    """Raises what the ops promise. `shapes` belong to the weights, `sizes` to the parts of the state."""
+    for name, part, shape in zip(weights._fields, weights, shapes, strict=True):
+        if part.shape != shape:
+            raise ValueError(f"{op}: weights.{name} has shape {tuple(part.shape)}, expected {shape}")
+    input_size = shapes[0][1]
     if inputs.ndim != 3 or inputs.shape[2] != input_size:
         raise ValueError(f"{op}: inputs have shape {tuple(inputs.shape)}, expected (batch, steps, {input_size})")
+    if not inputs.is_floating_point():
+        raise TypeError(f"{op}: inputs must be floating-point vectors, got {inputs.dtype}")
     batch, steps, _ = inputs.shape
     if batch == 0 or steps == 0:
         raise ValueError(f"{op}: inputs have shape {tuple(inputs.shape)}: an empty batch has no states")
     if lengths is not None:
-        if lengths.shape != (batch,) or lengths.is_floating_point():
+        if lengths.shape != (batch,) or lengths.dtype not in _INTEGERS:
             raise ValueError(
                 f"{op}: lengths must be integers of shape ({batch},), got {lengths.dtype} {tuple(lengths.shape)}"
             )
@@ -157,6 +167,7 @@ def lstm(
         Half-precision inputs are computed in float32 and come back in half precision.
 
     Raises:
+        TypeError: the inputs are integers.
         ValueError: a length is 0 or larger than `steps`, or a shape does not fit.
 
     Example:
@@ -167,9 +178,9 @@ def lstm(
         >>> outputs.shape, state.hidden.shape
         (torch.Size([2, 7, 5]), torch.Size([2, 5]))
     """
-    hidden = weights.hidden.shape[1]
-    sizes = [hidden, hidden]
-    _check_call("lstm", inputs, weights.input.shape[1], lengths, sizes, initial_state)
+    d, h = weights.input.shape[-1], weights.hidden.shape[-1]
+    sizes = [h, h]
+    _check_call("lstm", inputs, weights, [(4 * h, d), (4 * h, h), (4 * h,)], lengths, initial_state, sizes)
     outputs, state = _run("lstm", inputs, weights, lengths, initial_state, LSTMState, sizes, reverse)
     return outputs, state
 
@@ -202,6 +213,7 @@ def meta_lstm(
         length, and the `MetaLSTMState` after the last step read.
 
     Raises:
+        TypeError: the inputs are integers.
         ValueError: a length is 0 or larger than `steps`, or a shape does not fit.
 
     Example:
@@ -213,8 +225,10 @@ def meta_lstm(
         >>> outputs.shape, vectors.shape
         (torch.Size([2, 7, 5]), torch.Size([2, 7, 2]))
     """
-    hidden, meta = weights.q_hidden.shape[2], weights.meta_meta.shape[1]
-    sizes = [hidden, hidden, meta, meta]
-    _check_call("meta_lstm", inputs, weights.meta_input.shape[1], lengths, sizes, initial_state)
+    d, m, h, z = weights.meta_input.shape[-1], weights.z.shape[-1], weights.meta_hidden.shape[-1], weights.z.shape[0]
+    meta_shapes = [(4 * m, d), (4 * m, m), (4 * m, h), (4 * m,), (z, m)]
+    shapes = [*meta_shapes, (4, h, z), (4, z, d), (4, z, h), (4, h, z)]
+    sizes = [h, h, m, m]
+    _check_call("meta_lstm", inputs, weights, shapes, lengths, initial_state, sizes)
     outputs, vectors, state = _run("meta_lstm", inputs, weights, lengths, initial_state, MetaLSTMState, sizes, reverse)
     return outputs, vectors, state

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from .recurrent_types import LSTMState, LSTMWeights, MetaLSTMState, MetaLSTMWeights
 
@@ -51,7 +50,7 @@ class Packing:
             self.batch_sizes = [batch] * steps
             self.last = (steps - 1) * batch + row
             return
-        lengths = lengths.to(device)
+        lengths = lengths.to(device, torch.int64)
         sorted_lengths, order = lengths.sort(descending=True, stable=True)
         alive = step < sorted_lengths  # (steps, batch)
         position = sorted_lengths - 1 - step if reverse else step
@@ -206,6 +205,18 @@ class _CellBackward:
         dc.mul_(self.forget[t])
 
 
+def _refuse_second_derivative() -> None:
+    """Called first in a backward pass, where gradients are recorded only if they shall be differentiated again.
+
+    `once_differentiable` is not enough: it lets the derivative of a plain sum of the outputs pass as a constant.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "the recurrent ops' 'torch' backend has no second derivatives (create_graph=True); "
+            "compute inside use_backend('reference'), which has them"
+        )
+
+
 class _LSTMLoop(Function):
     """(tokens, 4h) input products -> (tokens, h) hidden states and the final (batch, h) cell."""
 
@@ -236,8 +247,8 @@ class _LSTMLoop(Function):
         return hiddens[batch:], _final_rows(cell, sizes)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_hidden: Tensor, grad_cell: Tensor) -> Any:
+        _refuse_second_derivative()
         hidden_weight, gates, hiddens, cells, tanh_cells = ctx.saved_tensors
         sizes, batch = ctx.sizes, ctx.batch
         tokens, h = tanh_cells.shape
@@ -343,7 +354,6 @@ class _MetaLSTMLoop(Function):
         )
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any,
         grad_hidden: Tensor,
@@ -352,6 +362,7 @@ class _MetaLSTMLoop(Function):
         grad_meta_hidden: Tensor,
         grad_meta_cell: Tensor,
     ) -> Any:
+        _refuse_second_derivative()
         (state_weight, z_weight, p_and_b, sums, states, cells, meta_cells, tanh_cells, tanh_meta_cells, zs,
          scaled_buffer, gate_buffer) = ctx.saved_tensors  # fmt: skip
         sizes, batch = ctx.sizes, ctx.batch
