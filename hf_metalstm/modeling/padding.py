@@ -22,14 +22,12 @@ class RealTokens:
     def __init__(self, attention_mask: Tensor | None):
         self.lengths: Tensor | None = None
         self._front: Tensor | None = None
-        self._real: Tensor | None = None
         if attention_mask is None:
             return
         mask = attention_mask != 0
         if values_are_known() and bool(mask.all()):
             return
         self.lengths = mask.sum(1)
-        self._real = mask
         # Rows that are padded on the right need no moving, and that is nearly every batch.
         if not values_are_known() or bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             self._front = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)
@@ -41,11 +39,10 @@ class RealTokens:
         return values.gather(1, self._index(values))
 
     def to_places(self, values: Tensor) -> Tensor:
-        """(batch, tokens, n): undoes `to_front`; places of padding hold zeros."""
+        """(batch, tokens, n): undoes `to_front`, padding included; an op's outputs hold zeros there."""
         if self._front is None:
             return values
-        moved = torch.zeros_like(values).scatter(1, self._index(values), values)
-        return moved if self._real is None else moved * self._real.unsqueeze(-1)
+        return torch.empty_like(values).scatter(1, self._index(values), values)
 
     def _index(self, values: Tensor) -> Tensor:
         assert self._front is not None
