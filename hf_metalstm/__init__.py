@@ -17,7 +17,9 @@ if TYPE_CHECKING:
         MetaLSTMModel,
         MetaLSTMPreTrainedModel,
     )
+    from .pipelines.text_classification import MultiTaskTextClassificationPipeline
     from .tokenization.tokenization_word import WordTokenizer
+    from .training.multitask_trainer import MultiTaskTrainer
 
 # Where each public name lives. The models' files travel to the Hub, so they are named in full rather than re-exported.
 _HOMES = {
@@ -25,6 +27,8 @@ _HOMES = {
     "MetaLSTMForSequenceClassification": "modeling.modeling_meta_lstm",
     "MetaLSTMModel": "modeling.modeling_meta_lstm",
     "MetaLSTMPreTrainedModel": "modeling.modeling_meta_lstm",
+    "MultiTaskTextClassificationPipeline": "pipelines.text_classification",
+    "MultiTaskTrainer": "training.multitask_trainer",
     "WordTokenizer": "tokenization.tokenization_word",
 }
 
@@ -33,6 +37,8 @@ __all__ = [  # noqa: F822
     "MetaLSTMForSequenceClassification",
     "MetaLSTMModel",
     "MetaLSTMPreTrainedModel",
+    "MultiTaskTextClassificationPipeline",
+    "MultiTaskTrainer",
     "WordTokenizer",
     "__version__",
 ]

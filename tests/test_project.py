@@ -166,7 +166,7 @@ def test_nothing_imports_through_the_root_links() -> None:
 
 @pytest.mark.parametrize("folder", HUB_FOLDERS)
 def test_hub_files_import_only_siblings_by_one_dot(folder: str) -> None:
-    allowed = {"torch", "transformers", "tokenizers", *sys.stdlib_module_names}
+    allowed = {"torch", "transformers", "tokenizers", "safetensors", *sys.stdlib_module_names}
     siblings = {path.stem for path in (PACKAGE / folder).glob("*.py")}
     files = [path for path in python_files(PACKAGE / folder) if path.name != "__init__.py"]
     assert files

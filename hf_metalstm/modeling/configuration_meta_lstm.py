@@ -103,7 +103,11 @@ class MetaLSTMConfig(PreTrainedConfig):
         self.active_task: str | None = None
         if self.tasks is not None and self.task_order is not None:
             self.tasks = {name: self.tasks[name] for name in self.task_order}
-            # The tasks say what the labels are; whatever an older active task left in the file is replaced.
+            if kwargs.get("num_labels") is not None:
+                raise ValueError(
+                    f"num_labels is {kwargs['num_labels']}, but the tasks say what the labels are: leave it out"
+                )
+            # Whatever an older active task left in the file is replaced.
             for field in ("num_labels", "id2label", "label2id"):
                 kwargs.pop(field, None)
         super().__init__(**kwargs)
@@ -113,6 +117,14 @@ class MetaLSTMConfig(PreTrainedConfig):
             raise ValueError(
                 f"active_task is {active_task!r}, but the config has no tasks: give tasks={{name: labels}}"
             )
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        # `from_pretrained(folder, num_labels=3)` asks for a new head: the names in the file belong to the old one.
+        names = config_dict.get("id2label")
+        if names is not None and "id2label" not in kwargs and kwargs.get("num_labels") not in (None, len(names)):
+            config_dict = {key: value for key, value in config_dict.items() if key not in ("id2label", "label2id")}
+        return super().from_dict(config_dict, **kwargs)
 
     def _check_fields(self) -> None:
         for name in ("vocab_size", "embedding_size", "hidden_size", "meta_size", "z_size", "num_hidden_layers"):

@@ -14,6 +14,10 @@ from safetensors import SafetensorError
 _LFS_POINTER = b"version https://git-lfs.github.com"
 
 
+class CheckpointSizeError(ValueError, RuntimeError):
+    """The tensors of a checkpoint have other sizes than the model; a RuntimeError too, as transformers raises."""
+
+
 class ClearLoadingErrors:
     """Mixin of a `PreTrainedModel`: turns the errors of `from_pretrained` into messages that name file and cause."""
 
@@ -23,7 +27,7 @@ class ClearLoadingErrors:
 
         Raises:
             OSError: a weight file is a git-lfs pointer or cut off; with its name, its size and what it should be.
-            ValueError: the checkpoint's tensors have other sizes than the config says; in one line.
+            CheckpointSizeError: a ValueError; the tensors have other sizes than the config says, in one line.
         """
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)  # type: ignore[misc]
@@ -35,7 +39,7 @@ class ClearLoadingErrors:
         except RuntimeError as error:
             if "ignore_mismatched_sizes" not in str(error):
                 raise
-            raise ValueError(_describe_sizes(cls, pretrained_model_name_or_path, args, kwargs)) from error
+            raise CheckpointSizeError(_describe_sizes(cls, pretrained_model_name_or_path, args, kwargs)) from error
 
 
 def _weight_files(folder: Any) -> list[str]:

@@ -25,7 +25,7 @@ class MultiTaskTextClassificationPipeline(TextClassificationPipeline):
         ['blue', 'green', 'red']
     """
 
-    def __call__(self, inputs: Any, **parameters: Any) -> Any:
+    def __call__(self, inputs: Any, **parameters: Any) -> Any:  # type: ignore[override]
         # transformers looks at the first of the texts to tell what they are.
         if isinstance(inputs, list) and not inputs:
             return []
