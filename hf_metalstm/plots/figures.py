@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
 # Readable one after the other in grey print too: dark to light, and told apart by colour-blind readers.
@@ -31,6 +32,13 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def square_root_scale(highest: float) -> Normalize:
+    """A colour scale from 0 to `highest` whose steps follow the square root of the values."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.5, vmin=0, vmax=highest or 1.0)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str] | None) -> None:

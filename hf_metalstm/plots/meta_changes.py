@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from ..modeling.modeling_meta_lstm import MetaLSTMCell, MetaLSTMForSequenceClassification, MetaLSTMLayer
 from ..modeling.recurrent_reference import generate_weights
 from ..modeling.recurrent_types import MetaLSTMWeights
-from .figures import COLORS, new_figure, save_figure
+from .figures import COLORS, new_figure, save_figure, square_root_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,9 +124,11 @@ def plot_word_changes(changes: WordChanges, path: str | os.PathLike[str] | None 
     above = figure.add_subplot(grid[0, 0])
     below = figure.add_subplot(grid[1, 0], sharex=above)
     _draw_scores(above, changes)
-    image = below.imshow(
-        [changes.changes[gate] for gate in GATES], aspect="auto", cmap="YlOrRd", vmin=0, interpolation="none"
-    )
+    values = [changes.changes[gate] for gate in GATES]
+    highest = max((value for row in values for value in row if math.isfinite(value)), default=1.0)
+    # A few words change the matrices far more than all others: the square root keeps the others apart too.
+    scale = square_root_scale(highest)
+    image = below.imshow(values, aspect="auto", cmap="YlOrRd", norm=scale, interpolation="none")
     below.set_facecolor("0.92")  # shows through where there is no change to show
     below.set_yticks(range(len(GATES)), GATES)
     below.set_xticks(range(count), [_shorten(word) for word in changes.words], rotation=90, fontsize=9)
