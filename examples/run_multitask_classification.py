@@ -93,7 +93,8 @@ class MultiTaskArguments:
     temperature: float = field(default=2.0, metadata={"help": "Of --sampling temperature."})
     batching: str = field(default="homogeneous", metadata={"help": "homogeneous (one task a batch) or mixed."})
     task_weights: list[str] = field(
-        default_factory=list, metadata={"help": "Weights of the tasks' losses, such as: books=2 MR=0.5"}
+        default_factory=list,
+        metadata={"help": "Weights of the multi-task system's losses, such as: books=2 MR=0.5"},
     )
     plot: bool = field(default=False, metadata={"help": "Draw the learning curves."})
     overwrite: bool = field(default=False, metadata={"help": "Start afresh instead of continuing an earlier run."})
@@ -176,8 +177,9 @@ def _run(
     for system in systems:
         results.append(comparison.run(system, **steps))
         # Written after each system, so that a long run shows what it has.
-        _write(results, data, training_args, vectors, folder)
-    if task_args.plot and any(result.losses for result in results):
+        tables = _write(results, data, training_args, vectors, folder)
+    logger.info("results, also in %s\n%s", folder / "results.md", tables)
+    if task_args.plot and training_args.should_save and any(result.losses for result in results):
         path = folder / "learning_curves.png"
         plot_learning_curves({result.title: result.losses for result in results}, path)
         logger.info("wrote %s", path)
@@ -215,19 +217,21 @@ def _write(
     args: TrainingArguments,
     vectors: WordVectors | None,
     folder: Path,
-) -> None:
-    """Writes results.json and results.md, and prints the latter when all is done."""
-    if not args.should_save:
-        return
+) -> str:
+    """Writes results.json and results.md, and returns the text of the latter."""
+    path = folder / "results.json"
+    found = None if vectors is None or vectors.report is None else str(vectors.report)
+    if vectors is not None and found is None and path.exists():
+        # Nothing was trained this time, so the vectors were not read again.
+        found = json.loads(path.read_text(encoding="utf-8"))["vectors"]
     record = {
         "version": __version__,
         "source": data.source,
         "seed": args.seed,
-        "vectors": None if vectors is None else str(vectors.report),
+        "vectors": found,
         "settings": json.loads((folder / "settings.json").read_text(encoding="utf-8")),
         "systems": [result.to_dict() for result in results],
     }
-    (folder / "results.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     parts = [f"Source: {data.source}. Seed: {args.seed}."]
     for title, split in (
         ("Test accuracy, per cent", "test"),
@@ -238,8 +242,10 @@ def _write(
             parts.append(f"{title}:\n\n{as_markdown(score_rows(results, split))}")
     parts.append(f"Cost, all models of a system together:\n\n{as_markdown(cost_rows(results))}")
     text = "\n\n".join(parts) + "\n"
-    (folder / "results.md").write_text(text, encoding="utf-8")
-    logger.info("results so far, in %s\n%s", folder / "results.md", text)
+    if args.should_save:
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
+    return text
 
 
 def _set_up_logging(path: Path, args: TrainingArguments) -> logging.Handler:

@@ -117,7 +117,7 @@ class Comparison:
         self.model_fields = dict(model_fields)
         self.args = args
         self.trainer_options = dict(trainer_options or {})
-        # Of each model's own trainer only the weights of its own tasks are seen.
+        # Trainers of single tasks never see the weights, so they are checked here.
         weights_of_tasks(self.trainer_options.get("task_weights") or {}, list(self.tasks))
         self.prepare_model = prepare_model
         self.callbacks = list(callbacks)
@@ -144,7 +144,15 @@ class Comparison:
 
         Raises:
             FileNotFoundError: `train` is False and there is no saved model.
+            ValueError: the arguments have a checkpoint to resume from or push to the Hub, but there are several models.
         """
+        one_model = {"resume_from_checkpoint": self.args.resume_from_checkpoint, "push_to_hub": self.args.push_to_hub}
+        for name, value in one_model.items():
+            if value and len(self.models_of(system)) > 1:
+                raise ValueError(
+                    f"{name} is {value!r}, which is for one model, but {system} has {len(self.models_of(system))}; "
+                    "interrupted runs resume by themselves"
+                )
         models = [self.run_model(system, tasks, train, dev, test) for tasks in self.models_of(system)]
         return SystemResult(system, models)
 
@@ -212,10 +220,10 @@ class Comparison:
     ) -> MultiTaskTrainer:
         args = copy.copy(self.args)
         args.output_dir, args.run_name = str(folder), name
-        weights = self.trainer_options.get("task_weights")
         options = dict(self.trainer_options)
-        if weights:
-            options["task_weights"] = {task: weight for task, weight in weights.items() if task in tasks}
+        if len(tasks) == 1:
+            # There is nothing to weigh, and the weight would scale the learning rate.
+            options.pop("task_weights", None)
         trainer = MultiTaskTrainer(
             model=model,
             args=args,
@@ -231,10 +239,10 @@ class Comparison:
         return trainer
 
     def _train(self, trainer: MultiTaskTrainer, result: ModelResult, folder: Path) -> None:
-        checkpoints = _checkpoints(folder)
-        if checkpoints:
-            logger.info("%s: going on from %s", trainer.args.run_name, checkpoints[-1].name)
-        trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+        checkpoint = self.args.resume_from_checkpoint or _last_checkpoint(folder)
+        if checkpoint is not None:
+            logger.info("%s: going on from %s", trainer.args.run_name, checkpoint)
+        trainer.train(resume_from_checkpoint=checkpoint)
         timer = next(c for c in trainer.callback_handler.callbacks if isinstance(c, EpochTimer))
         state = trainer.state
         best_step = state.best_global_step if self.args.load_best_model_at_end else state.global_step
@@ -313,10 +321,10 @@ class Comparison:
                 shutil.rmtree(checkpoint)
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints of a folder, oldest first. Trainer writes its state last, so one without it is incomplete."""
+def _last_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint of a folder. Trainer writes its state last, so one without it is incomplete."""
     found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").exists()]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    return str(max(found, key=lambda path: int(path.name.rpartition("-")[2]))) if found else None
 
 
 def _differences(earlier: Any, now: Any, name: str = "") -> list[str]:

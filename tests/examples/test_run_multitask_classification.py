@@ -94,6 +94,16 @@ def test_started_again_it_skips_what_is_finished_and_adds_what_is_not(
     assert log.count("lstm-single/dvd: finished in an earlier run") == 1
 
 
+def test_facts_about_the_vectors_outlive_a_run_that_trains_nothing(
+    script: ModuleType, folder: Path, tmp_path: Path
+) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("plot 1 2 3 4\nthe 1 1 1 1\n")
+    for _ in range(2):
+        run(script, folder, tmp_path / "out", "--system", "lstm-single", "--vectors", str(vectors))
+        assert json.loads((tmp_path / "out" / "results.json").read_text())["vectors"].startswith("2 of ")
+
+
 def test_steps_can_be_run_apart(script: ModuleType, folder: Path, tmp_path: Path) -> None:
     (trained,) = run(script, folder, tmp_path, "--system", "meta-multi", "--do_train")
     assert trained.scores("test") == {} and trained.losses
@@ -148,6 +158,7 @@ def test_data_set_in_a_file_with_a_task_column_is_read(script: ModuleType, tmp_p
         (["--dataset", "imdb"], "exactly one of --data_dir and --dataset"),
         (["--task_weights", "books"], "task_weights has 'books', expected task=number"),
         (["--task_weights", "bokks=2", "--system", "meta-multi"], "did you mean 'books'"),
+        (["--system", "lstm-single", "--resume_from_checkpoint", "c"], "for one model, but lstm-single has 2"),
     ],
 )
 def test_wrong_arguments_are_refused_and_logged(

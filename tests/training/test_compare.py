@@ -144,6 +144,29 @@ def test_interrupted_run_goes_on_and_ends_like_an_undisturbed_one(compare: Any, 
     assert timed.seconds == pytest.approx(3 * timed.seconds_an_epoch) and not list(tmp_path.rglob("checkpoint-*"))
 
 
+def test_named_checkpoint_is_resumed_and_only_one_model_can_have_one(compare: Any, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        compare(options={"callbacks": [Trained(stop=("meta-multi", 12))]}).run("meta-multi")
+    (checkpoint,) = (tmp_path / "out" / "meta-multi").glob("checkpoint-*")
+    moved = checkpoint.rename(tmp_path / "moved")
+    trained = Trained()
+    comparison = compare(options={"callbacks": [trained]}, resume_from_checkpoint=str(moved))
+    with pytest.raises(ValueError, match="resume_from_checkpoint is .*moved', which is for one model, but lstm-single"):
+        comparison.run("lstm-single")
+    comparison.run("meta-multi")
+    assert trained.first_steps == [10]
+
+
+def test_weights_of_tasks_are_for_the_multi_task_system(compare: Any) -> None:
+    plain, weighted = compare("plain"), compare("w", {"trainer_options": {"task_weights": {"books": 5.0, "dvd": 0.0}}})
+    single, multi = (
+        [stored(m) for c in (plain, weighted) for m in c.run(s).models] for s in ("lstm-single", "meta-multi")
+    )
+    assert single[:2] == single[2:] and multi[0]["losses"] != multi[1]["losses"]
+    with pytest.raises(ValueError, match="did you mean 'books'"):
+        compare("other", {"trainer_options": {"task_weights": {"bokks": 2.0}}})
+
+
 def test_other_settings_in_the_same_folder_are_refused_unless_overwritten(compare: Any) -> None:
     compare().run("lstm-single")
     with pytest.raises(ValueError, match=r"training_arguments.learning_rate was 0.01, now 0.1.*another\s+output_dir"):
