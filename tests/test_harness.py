@@ -1,7 +1,7 @@
 """transformers' own common tests on this package's classes, where the harness that runs them lies beside the project.
 
-Each `harness_table*.py` here names classes; the harness imports the tests of the installed transformers' source archive,
-which it fetches once. The guarantees themselves have tests of their own in this suite.
+Each `harness_table*.py` here names classes. The harness imports the tests from the source archive of the installed
+transformers, which it fetches once. The guarantees themselves have tests of their own in this suite.
 """
 
 import os
