@@ -12,6 +12,8 @@ from transformers import PreTrainedTokenizerBase
 
 from .reviews import MultiTaskData
 
+_WITHOUT_TOKENS = "has no token after tokenization, and the tokenizer has no unknown token to put in its place: drop it"
+
 
 @dataclass
 class DataCollatorForMultiTask:
@@ -23,11 +25,11 @@ class DataCollatorForMultiTask:
 
     Returns of a call:
         `input_ids` and `attention_mask` (batch, tokens), `labels` and `task_ids` (batch,) int64 where the examples have
-        them. Other columns are left out.
+        them; a column `label` is taken for `labels`. Other columns are left out.
 
     Raises of a call:
         TypeError: a label or task id is no integer.
-        ValueError: an empty batch, a text without tokens, or labels in some examples only.
+        ValueError: an empty batch, an example without `input_ids` or without a token, or labels in some examples only.
 
     Example:
         >>> from hf_metalstm import WordTokenizer
@@ -47,12 +49,17 @@ class DataCollatorForMultiTask:
             raise ValueError("empty batch: there is no example to collate")
         texts = []
         for index, example in enumerate(examples):
+            if "input_ids" not in example:
+                raise ValueError(
+                    f"example {index} of the batch has no input_ids (it has {', '.join(example) or 'nothing'}): "
+                    "tokenize the texts first, as tokenize_tasks does"
+                )
             if len(example["input_ids"]) == 0:
                 raise ValueError(f"text {index} is empty after tokenization: drop it or give it an unknown token")
             texts.append({name: example[name] for name in ("input_ids", "attention_mask") if name in example})
         batch = dict(self.tokenizer.pad(texts, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt"))
         for column in ("labels", "task_ids"):
-            values = [example.get(column) for example in examples]
+            values = [example.get(column, example.get("label") if column == "labels" else None) for example in examples]
             if all(value is None for value in values):
                 continue
             batch[column] = torch.tensor([_integer(value, column, index) for index, value in enumerate(values)])
@@ -74,24 +81,38 @@ def tokenize_tasks(
 ) -> dict[str, dict[str, Dataset]]:
     """Turns texts into token ids, for `MultiTaskTrainer`.
 
+    A text without a token, such as an empty one, becomes the tokenizer's unknown token, so that it can be classified.
+
     Args:
         data: texts and labels of each task.
         tokenizer: makes the ids.
         max_length: longest text in tokens; what follows is cut off. None keeps all.
 
     Returns:
-        `{split: {task: dataset}}` with columns `input_ids`, `attention_mask`, `labels` and, in test, `duplicated`.
+        `{split: {task: dataset}}` with columns `input_ids`, `attention_mask`, `labels` and `duplicated`. The same
+        texts, tokenizer and length give datasets with the same fingerprint, in any process.
+
+    Raises:
+        ValueError: `max_length` is below 1, or a text has no token and the tokenizer no unknown token.
     """
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length is {max_length}, but must be at least 1")
 
+    unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+
     def tokenize(texts: list[str]) -> dict[str, Any]:
         encoded = tokenizer(texts, truncation=max_length is not None, max_length=max_length)
-        return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
+        return {
+            "input_ids": [ids or unknown for ids in encoded["input_ids"]],
+            "attention_mask": [mask or [1] * len(unknown) for mask in encoded["attention_mask"]],
+        }
 
     splits: dict[str, dict[str, Dataset]] = {}
     for task, parts in data.items():
         for split, rows in parts.items():
             tokenized = rows.map(tokenize, input_columns="text", batched=True, remove_columns="text")
+            for row, ids in enumerate(tokenized["input_ids"] if not unknown else []):
+                if not ids:
+                    raise ValueError(f"task {task!r}, {split} split, text {row} {_WITHOUT_TOKENS}")
             splits.setdefault(str(split), {})[task] = tokenized.rename_column("label", "labels")
     return splits

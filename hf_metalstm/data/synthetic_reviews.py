@@ -20,6 +20,8 @@ from collections.abc import Sequence
 
 from .reviews import MultiTaskData, make_task
 
+SOURCE = "synthetic reviews written by generate_reviews, no person's opinion"
+
 PRAISE = (
     "great good excellent wonderful superb brilliant lovely impressive delightful outstanding solid terrific fantastic "
     "charming splendid remarkable pleasant admirable marvelous satisfying refreshing clever elegant flawless"
@@ -170,6 +172,7 @@ def generate_reviews(
 
     Returns:
         `MultiTaskData` with labels negative and positive. No text stands twice in a domain: no test text is in train.
+        Each dataset's `info.description` says that it is synthetic.
 
     Raises:
         ValueError: an unknown domain (the message lists them) or a size below 2.
@@ -198,8 +201,8 @@ def generate_reviews(
             writer.rng.shuffle(labels)
             texts = [_new_review(writer, 2 * label - 1, seen) for label in labels]
             splits[name] = (texts, labels)
-        data[domain] = make_task(splits, ["negative", "positive"])
-    return MultiTaskData(data, "synthetic reviews written by generate_reviews, no person's opinion")
+        data[domain] = make_task(splits, ["negative", "positive"], SOURCE)
+    return MultiTaskData(data, SOURCE)
 
 
 def _new_review(writer: _Writer, polarity: int, seen: set[str]) -> str:

@@ -1,5 +1,6 @@
 """Readers: the sixteen-task files, and any data set with text, label and task columns."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -51,9 +52,29 @@ def test_test_texts_that_stand_in_train_or_validation_are_marked_and_removable(f
     data = read_review_tasks(folder, dev_size=2)
     assert data["books"]["test"]["duplicated"][:] == [True, False]
     assert data["dvd"]["test"]["duplicated"][:] == [False, False, True]
+    assert data["books"]["train"]["duplicated"][:] == [True, False]
     clean = drop_duplicates(data)
     assert clean["books"]["test"]["text"][:] == ["new"] and clean["dvd"]["test"]["text"][:] == ["x", "x"]
     assert data["books"]["test"].num_rows == 2
+    clean = drop_duplicates(data, where="train")
+    assert clean["books"]["train"]["text"][:] == ["bad"] and clean["books"]["train"]["label"][:] == [0]
+    assert clean["dvd"]["validation"]["text"][:] == [""] and clean["dvd"]["test"]["text"][:] == ["x", "x", "d"]
+    assert not any(any(rows["duplicated"]) for splits in clean.values() for rows in splits.values())
+    assert clean.source == data.source and clean["books"]["test"].info.description == data.source
+    with pytest.raises(ValueError, match="where is 'dev', but must be 'test' or 'train'"):
+        drop_duplicates(data, where="dev")
+
+
+def test_empty_texts_are_left_out_when_asked_for(folder):
+    data = read_review_tasks(folder, dev_size=2, drop_empty=True)
+    assert data["dvd"]["validation"]["text"][:] == ["d"] and data["dvd"]["validation"]["label"][:] == [0]
+    assert data["dvd"]["train"]["text"][:] == ["a", "b"]
+
+
+def test_all_splits_have_the_same_features_so_that_they_can_be_shared(folder):
+    for splits in read_review_tasks(folder, dev_size=2).values():
+        assert splits["train"].features == splits["validation"].features == splits["test"].features
+        assert list(splits["test"].features) == ["text", "label", "duplicated"]
 
 
 def test_tasks_come_in_the_order_asked_for(folder):
@@ -70,6 +91,13 @@ def test_what_is_wrong_is_named(folder):
         read_review_tasks(folder, dev_size=1).split("dev")
     with pytest.raises(FileNotFoundError, match="no <task>.task.train files"):
         read_review_tasks(folder / "nowhere")
+    with pytest.raises(TypeError, match=r"tasks is 'books', expected a list of names, such as \['books'\]"):
+        read_review_tasks(folder, "books", dev_size=1)
+    with pytest.raises(ValueError, match="expected one task or more, each of them once"):
+        read_review_tasks(folder, ["books", "books"], dev_size=1)
+    (folder / "dvd.task.test").unlink()
+    with pytest.raises(FileNotFoundError, match="task 'dvd' has a train file, but there is no .*dvd.task.test"):
+        read_review_tasks(folder, dev_size=1)
     write_task(folder, "toys", [b"1\tgood", b"2\tbad", b"0\tx"], [b"0\tx"])
     with pytest.raises(
         ValueError, match=r"toys.task.train, line 2: expected 0 or 1, a tab and a text, found '2\\tbad'"
@@ -97,6 +125,10 @@ def test_the_sixteen_real_tasks_are_read_whole():
     for task, distinct in (("magazines", 163), ("video", 66), ("camera_photo", 64), ("software", 61)):
         test = data[task]["test"].filter(lambda marked: marked, input_columns="duplicated")
         assert len(set(test["text"])) == distinct
+        # Counted once more, from the bytes of the files.
+        raw = {split: (REAL / f"{task}.task.{split}").read_bytes().splitlines() for split in ("train", "test")}
+        train = {line.split(b"\t", 1)[1] for line in raw["train"]}
+        assert sum(line.split(b"\t", 1)[1] in train for line in raw["test"]) == test.num_rows
     texts = [text for text in data["sports_outdoors"]["train"]["text"]]
     texts += [text for text in data["sports_outdoors"]["validation"]["text"]]
     assert texts.count("") == 1
@@ -112,13 +144,15 @@ def flat(data):
     }
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv"])
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "TSV"])
 def test_files_of_all_formats_give_the_same_data(tmp_path, suffix):
     path = tmp_path / f"rows.{suffix}"
     if suffix == "jsonl":
         path.write_text("\n".join(map(json.dumps, ROWS)))
+    elif suffix == "json":
+        path.write_text(json.dumps(ROWS, indent=1))
     else:
-        separator = {"csv": ",", "tsv": "\t"}[suffix]
+        separator = {"csv": ",", "TSV": "\t"}[suffix]
         lines = [separator.join(row.values()) for row in [dict(zip(ROWS[0], ROWS[0], strict=True)), *ROWS]]
         path.write_text("\n".join(lines))
     data = load_multitask_dataset(path, task_column="task")
@@ -165,7 +199,12 @@ def test_class_labels_keep_their_order_and_dictionaries_theirs():
         ([{**row, "text": None} for row in ROWS], {}, "train split, row 0: column 'text' holds None"),
         ([{**row, "label": 0.5} for row in ROWS], {}, "row 0: column 'label' holds 0.5"),
         ([{**row, "label": "a"} for row in ROWS], {}, "task 'default' has one label only"),
-        (ROWS[:2], {}, "cannot draw"),
+        (ROWS[:2], {}, "task 'default': 2 rows are too few to draw a validation split from"),
+        (ROWS, {"dev_fraction": 0.5, "test_fraction": 0.5}, "leave nothing for train"),
+        ([{**row, "label": None} for row in ROWS], {}, "train split, row 0: column 'label' holds None"),
+        ([{**row, "label": " "} for row in ROWS], {}, "row 0: column 'label' holds ' '"),
+        ([*ROWS, {**ROWS[0], "task": None}], {"task_column": "task"}, "row 60: column 'task' holds None"),
+        (ROWS, {"task_column": "task", "tasks": []}, "expected one task or more"),
     ],
 )
 def test_bad_data_are_refused_by_name(rows, settings, message):
@@ -183,3 +222,104 @@ def test_a_label_that_train_does_not_have_is_named():
         load_multitask_dataset(3)
     with pytest.raises(FileNotFoundError, match="no file"):
         load_multitask_dataset("absent.csv")
+    with pytest.raises(FileNotFoundError, match="no file or folder"):
+        load_multitask_dataset("some/folder/reviews")
+    with pytest.raises(TypeError, match="a stream has no length: take a part"):
+        load_multitask_dataset(Dataset.from_list(ROWS).to_iterable_dataset())
+    with pytest.raises(ValueError, match="Dataset has no rows"):
+        load_multitask_dataset(Dataset.from_list(ROWS).select([]))
+
+
+def test_a_test_split_without_labels_is_drawn_from_train():
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["no", "yes"])})
+    train = Dataset.from_dict({"text": list("abcdefghij") * 3, "label": [0, 1] * 15}, features=features)
+    hidden = Dataset.from_dict({"text": ["x", "y"], "label": [-1, -1]}, features=features)
+    with pytest.warns(UserWarning, match="the test split has no labels: one is drawn from train"):
+        data = load_multitask_dataset(DatasetDict(train=train, test=hidden))
+    assert len(data["default"]["test"]) == 6 and "x" not in data["default"]["test"]["text"]
+    partly = Dataset.from_dict({"text": ["x", "y"], "label": [1, -1]}, features=features)
+    with pytest.raises(ValueError, match="test split, row 1: column 'label' holds -1"):
+        load_multitask_dataset(DatasetDict(train=train, test=partly))
+
+
+def test_numbers_as_labels_are_in_the_order_of_their_size():
+    rows = Dataset.from_dict({"text": [f"t{i}" for i in range(60)], "label": [i % 12 for i in range(60)]})
+    data = load_multitask_dataset(rows)
+    assert data.label_names["default"] == [str(i) for i in range(12)]
+    for part in data["default"].values():
+        assert all(label == int(text[1:]) % 12 for text, label in zip(part["text"], part["label"], strict=True))
+    assert "0, 1, 2, 3, ... (12)" in data.summary()
+
+
+def test_a_class_label_column_can_name_the_tasks():
+    rows = Dataset.from_list(ROWS).cast_column("task", ClassLabel(names=["q", "p"]))
+    expected = load_multitask_dataset(Dataset.from_list(ROWS), task_column="task")
+    assert flat(load_multitask_dataset(rows, task_column="task")) == flat(expected)
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=8, max_size=60),
+    st.floats(0.05, 0.4),
+    st.floats(0.05, 0.4),
+    st.integers(0, 9),
+)
+def test_drawn_splits_hold_every_row_once_and_each_label_in_proportion(labels, dev, test, seed):
+    labels = [*labels, "a", "a", "b", "b"]
+    rows = Dataset.from_dict({"text": [str(i) for i in range(len(labels))], "label": labels})
+    data = load_multitask_dataset(rows, dev_fraction=dev, test_fraction=test, seed=seed)["default"]
+    names = data["train"].features["label"].names
+    found = {split: [names[label] for label in part["label"]] for split, part in data.items()}
+    assert sorted(int(text) for part in data.values() for text in part["text"]) == list(range(len(labels)))
+    for part in data.values():
+        assert [labels[int(text)] for text in part["text"]] == [names[label] for label in part["label"]]
+        assert [int(text) for text in part["text"]] == sorted(int(text) for text in part["text"])
+    for label in set(labels):
+        count = labels.count(label)
+        assert found["train"].count(label) >= 1
+        if count > 8:
+            assert abs(found["test"].count(label) - test * count) <= 1
+            assert abs(found["validation"].count(label) - dev * count) <= 1
+
+
+def test_files_are_read_as_they_stand(tmp_path):
+    rows = [("NA", "01", "null"), ("null", "02", "null"), ('he said "no",\nthen left', "01", "7"), ("3.5", "02", "7")]
+    with open(tmp_path / "rows.csv", "w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows([("text", "label", "task"), *rows * 5])
+    data = load_multitask_dataset(tmp_path / "rows.csv", task_column="task")
+    assert list(data) == ["7", "null"] and data.label_names["7"] == ["01", "02"]
+    texts = {text for splits in data.values() for part in splits.values() for text in part["text"]}
+    assert texts == {text for text, _, _ in rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"text,label\na,b\nq\n", r"a.csv, line 3: 1 fields, but 2 columns \(text, label\)"),
+        ("a.csv", b'text,label\n"x\ny",b\n"great" he said,b\n', "a.csv, line 4: .*quotation mark must end with one"),
+        ("a.csv", b'text,label\na,b\n"great,b\nc,d\n', "a.csv, line 3: "),
+        ("a.csv", b"text,label\na,b\ncaf\xe9,b\n", "a.csv, line 3: not UTF-8"),
+        ("a.csv", b"text,text\na,b\n", "two columns have the same name"),
+        ("a.csv", b"text,label\na,b\nc,\n", "a.csv, line 3: column 'label' holds ''"),
+        ("a.tsv", b"text,label\na,b\n", "text_column is 'text', but the train split has the columns text,label"),
+        ("a.csv", b"\n", "a.csv is empty"),
+        ("a.csv", b"text,label\n", "a.csv has no rows"),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n\n{bad\n', "a.jsonl, line 3: not JSON .*{bad"),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n["a", 1]\n', "a.jsonl, line 2: expected an object"),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "b"}\n', "a.jsonl, line 2: column 'label' holds None"),
+        ("a.json", b'[{"text": "a",\n label: 1}]', "a.json, line 2: not JSON"),
+        ("a.parquet", b"PAR1", "a.parquet is of no known format; these can be read: .csv, .tsv, .json, .jsonl"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_multitask_dataset(tmp_path / name)
+
+
+def test_a_folder_has_one_file_a_split(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no files such as train.csv"):
+        load_multitask_dataset(tmp_path)
+    for name in ("dev.jsonl", "train.jsonl", "validation.jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, ROWS)))
+    with pytest.raises(ValueError, match="dev.jsonl are both the validation split"):
+        load_multitask_dataset(tmp_path)

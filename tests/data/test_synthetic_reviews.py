@@ -94,6 +94,7 @@ def test_texts_have_several_lengths_and_all_forms_occur(data):
 
 def test_it_says_that_it_is_synthetic(data):
     assert "synthetic" in data.source and "synthetic" in data.summary()
+    assert all("synthetic" in rows.info.description for splits in data.values() for rows in splits.values())
 
 
 def test_bad_arguments_are_named():
