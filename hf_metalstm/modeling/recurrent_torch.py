@@ -9,17 +9,19 @@ What makes them fast without compiled code:
   token (a shrinking batch). Padding costs nothing and needs no masks; the other direction is the same code on another
   index.
 * All products with x_t are one GEMM before the loop, all weight gradients one GEMM after it. The loop holds the
-  recurrent products and the element-wise work alone, written into buffers that exist before the loop starts.
+  recurrent products and the element-wise work alone, written into buffers that exist before the loop starts. Those
+  hold every step if there will be a backward pass, and one step otherwise.
 * The generated matrix W(z_t) is never formed: P_* diag(z) Q_* v = P_* (z * (Q_* v)). Products that see the same vector
   are one matrix: [h^ ; h] feeds the meta gates and Q together, z scales Q's output and, through B, is the bias.
 * The backward loop multiplies by local derivatives that were computed for all steps at once; it never evaluates a
-  non-linearity.
+  non-linearity. What is cheap to have again for all steps at once, such as tanh c, is not kept.
 
 Inside, gates are ordered output, input, forget, candidate: the three sigmoids lie side by side in the forward pass, the
 three gates that receive their gradient through the cell in the backward pass.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -77,6 +79,26 @@ class Packing:
         return rows if self.order is None else torch.empty_like(rows).index_copy(0, self.order, rows)
 
 
+def _steps(buffer: Tensor, sizes: list[int], dim: int = 0) -> Sequence[Tensor]:
+    """Rows of each step, from a buffer of every token; or from one of a single step, the same rows again and again."""
+    if buffer.shape[dim] == sum(sizes):
+        # Short sequences are dominated by making views: those without autograd's bookkeeping take two thirds the time.
+        return buffer.unsafe_split_with_sizes(sizes, dim)
+    return _once_per_size(lambda rows: buffer.narrow(dim, 0, rows), sizes)
+
+
+def _once_per_size(make: Callable[[int], Tensor], sizes: list[int]) -> list[Tensor]:
+    """`make(rows)` for each step, called once for each number of rows."""
+    made = {rows: make(rows) for rows in set(sizes)}
+    return [made[rows] for rows in sizes]
+
+
+def _scratch_of_four(like: Tensor, batch: int, n: int) -> Callable[[int], Tensor]:
+    """Scratch `(4, rows, n)` for any `rows`, always contiguous: only then is a batched GEMM into it one call."""
+    flat = like.new_empty(4 * batch * n)
+    return lambda rows: flat[: 4 * rows * n].view(4, rows, n)
+
+
 class _StepViews(NamedTuple):
     """Views of a state buffer `(batch + tokens, n)`, whose first rows are the initial state."""
 
@@ -84,13 +106,26 @@ class _StepViews(NamedTuple):
     before: Sequence[Tensor]  # the same rows one step earlier
 
 
-def _step_views(buffer: Tensor, batch_sizes: list[int]) -> _StepViews:
-    first = buffer.shape[0] - sum(batch_sizes)
-    blocks = buffer.split([first, *batch_sizes])
-    before = [
-        block if block.shape[0] == size else block[:size] for block, size in zip(blocks[:-1], batch_sizes, strict=True)
-    ]
-    return _StepViews(blocks[1:], before)
+def _step_views(buffer: Tensor, sizes: list[int]) -> _StepViews:
+    """Of a buffer `(batch, n)`, where each step overwrites the one before, both are the same rows."""
+    first = buffer.shape[0] - sum(sizes)
+    if first <= 0:
+        rows = _steps(buffer, sizes)
+        return _StepViews(rows, rows)
+    first_rows, *now = buffer.unsafe_split_with_sizes([first, *sizes])
+    before = [first_rows, *now[:-1]]
+    if sizes[-1] < first:
+        before = [rows if rows.shape[0] == size else rows[:size] for rows, size in zip(before, sizes, strict=True)]
+    return _StepViews(now, before)
+
+
+def _state_buffer(initial: Tensor, tokens: int, keep: bool) -> Tensor:
+    """The initial state, followed by room for the state after every token if those are kept."""
+    if not keep:
+        return initial.clone()
+    buffer = initial.new_empty(initial.shape[0] + tokens, initial.shape[1])
+    buffer[: initial.shape[0]] = initial
+    return buffer
 
 
 def _rows_before(buffer: Tensor, batch_sizes: list[int]) -> Tensor:
@@ -112,38 +147,14 @@ def _last_step_rows(batch_sizes: list[int]) -> list[tuple[int, int, int]]:
     return blocks
 
 
-def _final_rows(views: _StepViews, batch_sizes: list[int]) -> Tensor:
-    """(batch, n): each sorted row's state after its last step."""
-    return torch.cat([views.now[step][first:end] for first, end, step in reversed(_last_step_rows(batch_sizes))])
-
-
-class _StepBlocks:
-    """A buffer whose step t is one contiguous `(4, rows, n)` block: what a batched GEMM over the four gates wants."""
-
-    def __init__(self, buffer: Tensor, n: int, sizes: list[int]):
-        self.buffer = buffer  # (4 * tokens * n,)
-        self.whole: Tensor | None = None
-        if sizes[0] == sizes[-1]:
-            self.whole = buffer.view(len(sizes), 4, sizes[0], n)
-            self.now: Sequence[Tensor] = self.whole.unbind(0)
-        else:
-            blocks = buffer.split([4 * size * n for size in sizes])
-            self.now = [block.view(4, size, n) for block, size in zip(blocks, sizes, strict=True)]
-
-    def gates(self, index: int | slice) -> Sequence[Tensor]:
-        """One gate `(rows, n)` or several `(k, rows, n)` of each step."""
-        # One call for all steps where the batch never shrinks: short sequences are dominated by making views.
-        return [block[index] for block in self.now] if self.whole is None else self.whole[:, index].unbind(0)
-
-    def columns(self, index: slice) -> Sequence[Tensor]:
-        """Some columns `(4, rows, k)` of each step."""
-        return [block[..., index] for block in self.now] if self.whole is None else self.whole[..., index].unbind(0)
-
-    def by_gate(self) -> Tensor:
-        """A copy as `(4, tokens, n)`."""
-        if self.whole is None:
-            return torch.cat(list(self.now), dim=1)
-        return self.whole.transpose(0, 1).reshape(4, -1, self.whole.shape[3])
+def _final_rows(buffer: Tensor, sizes: list[int]) -> Tensor:
+    """(batch, n): each sorted row's state after its last step, out of `(batch + tokens, n)` or `(batch, n)`."""
+    if buffer.shape[0] == sizes[0]:
+        return buffer
+    starts = list(accumulate([sizes[0], *sizes]))  # of the steps' rows, behind the initial state
+    return torch.cat(
+        [buffer[starts[step] + first : starts[step] + end] for first, end, step in reversed(_last_step_rows(sizes))]
+    )
 
 
 def _by_gate(rows: Tensor) -> Tensor:
@@ -154,7 +165,7 @@ def _by_gate(rows: Tensor) -> Tensor:
 def _split_output_gate(rows: Tensor, sizes: list[int]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """Step views of (tokens, 4n) gates: output gates, and the other three as `(3, rows, n)`."""
     by_gate = _by_gate(rows)
-    return by_gate[0].split(sizes), by_gate[1:].split(sizes, dim=1)
+    return _steps(by_gate[0], sizes), _steps(by_gate[1:], sizes, dim=1)
 
 
 class _CellBackward:
@@ -167,7 +178,6 @@ class _CellBackward:
     Args:
         gates: (4, tokens, n), activated.
         cells: (batch + tokens, n), initial state first.
-        tanh_cells: (tokens, n).
         grad_final: (batch, n) gradient of the final cells.
         grad_o, grad_ifg: where each step's gradients go, `(rows, n)` and `(3, rows, n)`.
     """
@@ -176,13 +186,13 @@ class _CellBackward:
         self,
         gates: Tensor,
         cells: Tensor,
-        tanh_cells: Tensor,
         grad_final: Tensor,
         grad_o: Sequence[Tensor],
         grad_ifg: Sequence[Tensor],
         sizes: list[int],
     ):
         o, i, f, g = gates
+        tanh_cells = cells[grad_final.shape[0] :].tanh()
         factors = torch.empty_like(gates)
         by_o, by_i, by_f, by_g = factors
         torch.mul(gates[:3], 1 - gates[:3], out=factors[:3])
@@ -191,10 +201,10 @@ class _CellBackward:
         by_f.mul_(_rows_before(cells, sizes))
         torch.mul(i, 1 - g * g, out=by_g)
         self.grad_cell = grad_final.clone()
-        self.running = [self.grad_cell[:size] for size in sizes]
-        self.dc_by_dh = (o * (1 - tanh_cells * tanh_cells)).split(sizes)
-        self.forget = f.split(sizes)
-        self.by_dc, self.by_dh = factors[1:].split(sizes, dim=1), by_o.split(sizes)
+        self.running = _once_per_size(lambda rows: self.grad_cell[:rows], sizes)
+        self.dc_by_dh = _steps(o * (1 - tanh_cells * tanh_cells), sizes)
+        self.forget = _steps(f, sizes)
+        self.by_dc, self.by_dh = _steps(factors[1:], sizes, dim=1), _steps(by_o, sizes)
         self.grad_o, self.grad_ifg = grad_o, grad_ifg
 
     def step(self, t: int, dh: Tensor) -> None:
@@ -221,51 +231,49 @@ class _LSTMLoop(Function):
     """(tokens, 4h) input products -> (tokens, h) hidden states and the final (batch, h) cell."""
 
     @staticmethod
-    def forward(ctx: Any, projected: Tensor, hidden_weight: Tensor, h0: Tensor, c0: Tensor, sizes: list[int]) -> Any:
+    def forward(
+        ctx: Any, projected: Tensor, hidden_weight: Tensor, h0: Tensor, c0: Tensor, sizes: list[int], keep: bool
+    ) -> Any:
         batch, h = h0.shape
         tokens = projected.shape[0]
-        gates = projected  # written over: `linear`, which made it, does not keep its output
-        hiddens = projected.new_empty(batch + tokens, h)
-        cells = torch.empty_like(hiddens)
-        tanh_cells = projected.new_empty(tokens, h)
-        hiddens[:batch], cells[:batch] = h0, c0
+        # Written over: `linear`, which made it, does not keep its output.
+        gates = projected if keep else projected.new_empty(batch, 4 * h)
+        hiddens, cells = _state_buffer(h0, tokens, True), _state_buffer(c0, tokens, keep)
         hidden, cell = _step_views(hiddens, sizes), _step_views(cells, sizes)
-        whole = gates.split(sizes)
-        sigmoids = gates[:, : 3 * h].split(sizes)
-        o, i, f, g = (gate.split(sizes) for gate in gates.split(h, dim=1))
-        tanh_cell = tanh_cells.split(sizes)
+        sums, sigmoids = _steps(gates, sizes), _steps(gates[:, : 3 * h], sizes)
+        from_input = sums if keep else _steps(projected, sizes)
+        o, i, f, g = (_steps(gate, sizes) for gate in gates.split(h, dim=1))
+        tanh_cell = _steps(h0.new_empty(batch, h), sizes)
         for t in range(len(sizes)):
-            whole[t].addmm_(hidden.before[t], hidden_weight)
+            torch.addmm(from_input[t], hidden.before[t], hidden_weight, out=sums[t])
             sigmoids[t].sigmoid_()
             g[t].tanh_()
             torch.mul(f[t], cell.before[t], out=cell.now[t])
             cell.now[t].addcmul_(i[t], g[t])
             torch.tanh(cell.now[t], out=tanh_cell[t])
             torch.mul(o[t], tanh_cell[t], out=hidden.now[t])
-        ctx.save_for_backward(hidden_weight, gates, hiddens, cells, tanh_cells)
-        ctx.sizes, ctx.batch = sizes, batch
-        return hiddens[batch:], _final_rows(cell, sizes)
+        if keep:
+            ctx.save_for_backward(hidden_weight, gates, hiddens, cells)
+            ctx.sizes, ctx.batch = sizes, batch
+        return hiddens[batch:], _final_rows(cells, sizes)
 
     @staticmethod
     def backward(ctx: Any, grad_hidden: Tensor, grad_cell: Tensor) -> Any:
         _refuse_second_derivative()
-        hidden_weight, gates, hiddens, cells, tanh_cells = ctx.saved_tensors
+        hidden_weight, gates, hiddens, cells = ctx.saved_tensors
         sizes, batch = ctx.sizes, ctx.batch
-        tokens, h = tanh_cells.shape
         grad_gates = torch.empty_like(gates)
         grad_hiddens = torch.zeros_like(hiddens)
         grad_hiddens[batch:] = grad_hidden
-        cell_backward = _CellBackward(
-            _by_gate(gates), cells, tanh_cells, grad_cell, *_split_output_gate(grad_gates, sizes), sizes
-        )
+        cell_backward = _CellBackward(_by_gate(gates), cells, grad_cell, *_split_output_gate(grad_gates, sizes), sizes)
         grad_state = _step_views(grad_hiddens, sizes)
-        grad_gate = grad_gates.split(sizes)
+        grad_gate = _steps(grad_gates, sizes)
         transposed = hidden_weight.t().contiguous()
         for t in range(len(sizes) - 1, -1, -1):
             cell_backward.step(t, grad_state.now[t])
             grad_state.before[t].addmm_(grad_gate[t], transposed)
         grad_weight = _rows_before(hiddens, sizes).t() @ grad_gates if ctx.needs_input_grad[1] else None
-        return grad_gates, grad_weight, grad_hiddens[:batch], cell_backward.grad_cell, None
+        return grad_gates, grad_weight, grad_hiddens[:batch], cell_backward.grad_cell, None, None
 
 
 class _MetaLSTMLoop(Function):
@@ -277,6 +285,8 @@ class _MetaLSTMLoop(Function):
         z_weight: (m, z), W_z transposed.
         p_and_b: (4, 2z, h), P and B of each gate, transposed: gates = [z * Q [x ; h] ; z] p_and_b.
         h0, c0, meta_h0, meta_c0: initial states, rows sorted.
+        sizes: rows of each step.
+        keep: whether there will be a backward pass.
 
     Returns:
         hidden states (tokens, h), meta vectors (tokens, z), final cell, meta hidden and meta cell.
@@ -294,36 +304,37 @@ class _MetaLSTMLoop(Function):
         meta_h0: Tensor,
         meta_c0: Tensor,
         sizes: list[int],
+        keep: bool,
     ) -> Any:
         batch, h = h0.shape
         m, z_size = z_weight.shape
         tokens = projected.shape[0]
         # Meta gates, then Q [x ; h]; written over: `linear`, which made it, does not keep its output.
-        sums = projected
-        states = projected.new_empty(batch + tokens, m + h)  # [h^ ; h]
-        cells, meta_cells = states.new_empty(batch + tokens, h), states.new_empty(batch + tokens, m)
-        tanh_cells, tanh_meta_cells = states.new_empty(tokens, h), states.new_empty(tokens, m)
-        zs = states.new_empty(tokens, z_size)
-        scaled = _StepBlocks(
-            states.new_empty(8 * tokens * z_size), 2 * z_size, sizes
-        )  # [z * Q [x ; h] ; z] of each gate
-        gates = _StepBlocks(states.new_empty(4 * tokens * h), h, sizes)
-        states[:batch, :m], states[:batch, m:] = meta_h0, h0
-        cells[:batch], meta_cells[:batch] = c0, meta_c0
+        sums = projected if keep else projected.new_empty(batch, projected.shape[1])
+        gates = h0.new_empty(4, tokens if keep else batch, h)
+        states = _state_buffer(torch.cat([meta_h0, h0], dim=1), tokens, True)  # [h^ ; h]
+        cells, meta_cells = _state_buffer(c0, tokens, keep), _state_buffer(meta_c0, tokens, keep)
+        zs = h0.new_empty(tokens, z_size)
 
         state, cell, meta_cell = (_step_views(buffer, sizes) for buffer in (states, cells, meta_cells))
-        meta_hidden, hidden = states[batch:, :m].split(sizes), states[batch:, m:].split(sizes)
-        sum_views = sums.split(sizes)
-        meta_sigmoids = sums[:, : 3 * m].split(sizes)
-        mo, mi, mf, mg = (gate.split(sizes) for gate in sums[:, : 4 * m].split(m, dim=1))
-        q = _by_gate(sums[:, 4 * m :]).split(sizes, dim=1)
-        z = zs.split(sizes)
-        by_q, by_one = scaled.columns(slice(z_size)), scaled.columns(slice(z_size, None))
-        sigmoids = gates.gates(slice(3))
-        o, i, f, g = (gates.gates(index) for index in range(4))
-        tanh_cell, tanh_meta_cell = tanh_cells.split(sizes), tanh_meta_cells.split(sizes)
+        meta_hidden, hidden = _steps(states[batch:, :m], sizes), _steps(states[batch:, m:], sizes)
+        sum_views = _steps(sums, sizes)
+        from_input = sum_views if keep else _steps(projected, sizes)
+        meta_sigmoids = _steps(sums[:, : 3 * m], sizes)
+        mo, mi, mf, mg = (_steps(gate, sizes) for gate in sums[:, : 4 * m].split(m, dim=1))
+        q, z = _steps(_by_gate(sums[:, 4 * m :]), sizes, dim=1), _steps(zs, sizes)
+        sigmoids = _steps(gates[:3], sizes, dim=1)
+        o, i, f, g = (_steps(gate, sizes) for gate in gates)
+        # Scratch: [z * Q [x ; h] ; z] of each gate, the gates' sums, tanh of the cells.
+        scaled_of, sums_of = _scratch_of_four(h0, batch, 2 * z_size), _scratch_of_four(h0, batch, h)
+        scaled, gate_sums = _once_per_size(scaled_of, sizes), _once_per_size(sums_of, sizes)
+        by_q = _once_per_size(lambda rows: scaled_of(rows)[..., :z_size], sizes)
+        by_one = _once_per_size(lambda rows: scaled_of(rows)[..., z_size:], sizes)
+        sigmoid_sums = _once_per_size(lambda rows: sums_of(rows)[:3], sizes)
+        tanh_sums = _once_per_size(lambda rows: sums_of(rows)[3], sizes)
+        tanh_cell, tanh_meta_cell = _steps(torch.empty_like(h0), sizes), _steps(torch.empty_like(meta_h0), sizes)
         for t in range(len(sizes)):
-            sum_views[t].addmm_(state.before[t], state_weight)
+            torch.addmm(from_input[t], state.before[t], state_weight, out=sum_views[t])
             meta_sigmoids[t].sigmoid_()
             mg[t].tanh_()
             torch.mul(mf[t], meta_cell.before[t], out=meta_cell.now[t])
@@ -333,24 +344,22 @@ class _MetaLSTMLoop(Function):
             torch.mm(meta_hidden[t], z_weight, out=z[t])
             torch.mul(q[t], z[t], out=by_q[t])
             by_one[t].copy_(z[t])
-            torch.bmm(scaled.now[t], p_and_b, out=gates.now[t])
-            sigmoids[t].sigmoid_()
-            g[t].tanh_()
+            torch.bmm(scaled[t], p_and_b, out=gate_sums[t])
+            torch.sigmoid(sigmoid_sums[t], out=sigmoids[t])
+            torch.tanh(tanh_sums[t], out=g[t])
             torch.mul(f[t], cell.before[t], out=cell.now[t])
             cell.now[t].addcmul_(i[t], g[t])
             torch.tanh(cell.now[t], out=tanh_cell[t])
             torch.mul(o[t], tanh_cell[t], out=hidden[t])
-        ctx.save_for_backward(
-            state_weight, z_weight, p_and_b, sums, states, cells, meta_cells, tanh_cells, tanh_meta_cells, zs,
-            scaled.buffer, gates.buffer,
-        )  # fmt: skip
-        ctx.sizes, ctx.batch = sizes, batch
+        if keep:
+            ctx.save_for_backward(state_weight, z_weight, p_and_b, sums, gates, states, cells, meta_cells, zs)
+            ctx.sizes, ctx.batch = sizes, batch
         return (
             states[batch:, m:].contiguous(),
-            zs.clone(),
-            _final_rows(cell, sizes),
-            _final_rows(_step_views(states[:, :m], sizes), sizes),
-            _final_rows(meta_cell, sizes),
+            zs,
+            _final_rows(cells, sizes),
+            _final_rows(states[:, :m], sizes),
+            _final_rows(meta_cells, sizes),
         )
 
     @staticmethod
@@ -363,13 +372,10 @@ class _MetaLSTMLoop(Function):
         grad_meta_cell: Tensor,
     ) -> Any:
         _refuse_second_derivative()
-        (state_weight, z_weight, p_and_b, sums, states, cells, meta_cells, tanh_cells, tanh_meta_cells, zs,
-         scaled_buffer, gate_buffer) = ctx.saved_tensors  # fmt: skip
+        state_weight, z_weight, p_and_b, sums, gates, states, cells, meta_cells, zs = ctx.saved_tensors
         sizes, batch = ctx.sizes, ctx.batch
         m, z_size = z_weight.shape
-        h = tanh_cells.shape[1]
-        grad_sums = torch.empty_like(sums)
-        grad_gates = _StepBlocks(torch.empty_like(gate_buffer), h, sizes)
+        grad_sums, grad_gates = torch.empty_like(sums), torch.empty_like(gates)
         grad_states = torch.zeros_like(states)
         grad_states[batch:, m:] = grad_hidden
         torch.mm(grad_zs, z_weight.t(), out=grad_states[batch:, :m])
@@ -377,44 +383,30 @@ class _MetaLSTMLoop(Function):
         for first, end, step in _last_step_rows(sizes):
             grad_state.now[step][first:end, :m] += grad_meta_hidden[first:end]
 
-        basic = _CellBackward(
-            _StepBlocks(gate_buffer, h, sizes).by_gate(),
-            cells,
-            tanh_cells,
-            grad_cell,
-            grad_gates.gates(0),
-            grad_gates.gates(slice(1, None)),
-            sizes,
-        )
-        meta = _CellBackward(
-            _by_gate(sums[:, : 4 * m]),
-            meta_cells,
-            tanh_meta_cells,
-            grad_meta_cell,
-            *_split_output_gate(grad_sums[:, : 4 * m], sizes),
-            sizes,
-        )
-        grad_h, grad_meta_h = grad_states[batch:, m:].split(sizes), grad_states[batch:, :m].split(sizes)
-        q = _by_gate(sums[:, 4 * m :]).split(sizes, dim=1)
-        grad_q = _by_gate(grad_sums[:, 4 * m :]).split(sizes, dim=1)
-        z = zs.split(sizes)
+        basic_out = _steps(grad_gates[0], sizes), _steps(grad_gates[1:], sizes, dim=1)
+        basic = _CellBackward(gates, cells, grad_cell, *basic_out, sizes)
+        meta_out = _split_output_gate(grad_sums[:, : 4 * m], sizes)
+        meta = _CellBackward(_by_gate(sums[:, : 4 * m]), meta_cells, grad_meta_cell, *meta_out, sizes)
+        grad_h, grad_meta_h = _steps(grad_states[batch:, m:], sizes), _steps(grad_states[batch:, :m], sizes)
+        all_q = _by_gate(sums[:, 4 * m :])
+        q, grad_q = _steps(all_q, sizes, dim=1), _steps(_by_gate(grad_sums[:, 4 * m :]), sizes, dim=1)
+        z = _steps(zs, sizes)
         # dz is the sum of two halves, one through Q and one through B, over four gates: the gates are added here, the
         # halves by the product with W_z, which stands twice.
         grad_halves = zs.new_empty(zs.shape[0], 2 * z_size)
-        grad_half_views = grad_halves.split(sizes)
+        grad_half_views = _steps(grad_halves, sizes)
         z_back_twice = torch.cat([z_weight.t(), z_weight.t()])
-        grad_sum_views = grad_sums.split(sizes)
+        grad_gate_views, grad_sum_views = _steps(grad_gates, sizes, dim=1), _steps(grad_sums, sizes)
         p_and_b_back, state_back = p_and_b.transpose(1, 2).contiguous(), state_weight.t().contiguous()
-        scratch = states.new_empty(8 * batch * z_size)
-        scratches = {size: scratch[: 8 * size * z_size].view(4, size, 2 * z_size) for size in set(sizes)}
-        scratch_halves = {size: block[..., :z_size] for size, block in scratches.items()}
+        grad_scaled_of = _scratch_of_four(zs, batch, 2 * z_size)
+        grad_scaled = _once_per_size(grad_scaled_of, sizes)
+        grad_by_q = _once_per_size(lambda rows: grad_scaled_of(rows)[..., :z_size], sizes)
         for t in range(len(sizes) - 1, -1, -1):
             basic.step(t, grad_h[t])
-            grad_scaled, grad_by_q = scratches[sizes[t]], scratch_halves[sizes[t]]
-            torch.bmm(grad_gates.now[t], p_and_b_back, out=grad_scaled)
-            torch.mul(grad_by_q, z[t], out=grad_q[t])
-            grad_by_q.mul_(q[t])
-            torch.sum(grad_scaled, 0, out=grad_half_views[t])
+            torch.bmm(grad_gate_views[t], p_and_b_back, out=grad_scaled[t])
+            torch.mul(grad_by_q[t], z[t], out=grad_q[t])
+            grad_by_q[t].mul_(q[t])
+            torch.sum(grad_scaled[t], 0, out=grad_half_views[t])
             grad_meta_h[t].addmm_(grad_half_views[t], z_back_twice)
             meta.step(t, grad_meta_h[t])
             grad_state.before[t].addmm_(grad_sum_views[t], state_back)
@@ -426,8 +418,8 @@ class _MetaLSTMLoop(Function):
             grad_z = grad_halves[:, :z_size] + grad_halves[:, z_size:] + grad_zs
             grad_z_weight = states[batch:, :m].t() @ grad_z
         if needs[3]:
-            scaled = _StepBlocks(scaled_buffer, 2 * z_size, sizes)
-            grad_p_and_b = scaled.by_gate().transpose(1, 2) @ grad_gates.by_gate()
+            scaled = torch.cat([all_q * zs, zs.expand(4, -1, -1)], dim=2)
+            grad_p_and_b = scaled.transpose(1, 2) @ grad_gates
         return (
             grad_sums,
             grad_state_weight,
@@ -438,13 +430,17 @@ class _MetaLSTMLoop(Function):
             grad_states[:batch, :m],
             meta.grad_cell,
             None,
+            None,
         )
 
 
 def _reorder_gates(stacked: Tensor) -> Tensor:
     """Input, forget, candidate, output -> output, input, forget, candidate, along the first axis."""
-    i, f, g, o = stacked.chunk(4)
-    return torch.cat([o, i, f, g])
+    return stacked.roll(stacked.shape[0] // 4, 0)
+
+
+def _needs_backward(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def lstm(
@@ -456,7 +452,8 @@ def lstm(
         packing.pack(inputs), _reorder_gates(weights.input), _reorder_gates(weights.bias)
     )
     h0, c0 = (packing.sort_rows(part) for part in initial_state)
-    hidden, cell = _LSTMLoop.apply(projected, _reorder_gates(weights.hidden).t(), h0, c0, packing.batch_sizes)
+    keep = _needs_backward(inputs, *weights, *initial_state)
+    hidden, cell = _LSTMLoop.apply(projected, _reorder_gates(weights.hidden).t(), h0, c0, packing.batch_sizes, keep)
     state = LSTMState(hidden.index_select(0, packing.last), packing.unsort_rows(cell))
     return packing.unpack(hidden), state
 
@@ -487,6 +484,7 @@ def meta_lstm(
         meta_h0,
         meta_c0,
         packing.batch_sizes,
+        _needs_backward(inputs, *weights, *initial_state),
     )
     cell, meta_hidden, meta_cell = (packing.unsort_rows(part) for part in (cell, meta_hidden, meta_cell))
     state = MetaLSTMState(hidden.index_select(0, packing.last), cell, meta_hidden, meta_cell)

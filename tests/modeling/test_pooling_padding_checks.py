@@ -84,6 +84,13 @@ def test_real_tokens_go_to_the_front_in_order_and_come_back(mask: Tensor) -> Non
     assert torch.equal(real.to_places(front), places)
 
 
+def test_the_order_of_a_long_text_is_kept() -> None:
+    mask = torch.rand(2, 500) < 0.5
+    front = RealTokens(mask).to_front(torch.arange(500.0).expand(2, -1).unsqueeze(-1)).squeeze(-1)
+    for row, count in enumerate(mask.sum(1).tolist()):
+        assert front[row, :count].tolist() == mask[row].nonzero().squeeze(1).tolist()
+
+
 @pytest.mark.parametrize("mask", [None, torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.bool)])
 def test_without_padding_nothing_is_moved_or_copied(mask: Tensor | None) -> None:
     real, values = RealTokens(mask), torch.randn(2, 3, 4)
@@ -186,16 +193,17 @@ def test_labels_that_their_task_has_pass(labels: list[int], tasks: Tensor | None
 @pytest.mark.parametrize(
     ("labels", "tasks", "message"),
     [
-        ([0, 2, 2], TASKS, r"labels\[2\] is 2, but its task has classes 0\.\.1 \(negative, positive\)"),
-        ([0, 3, 1], TASKS, r"labels\[1\] is 3, but its task has classes 0\.\.2 \(who, where, when\)"),
-        ([-1, 0, 1], TASKS, r"labels\[0\] is -1, but its task has classes 0\.\.1"),
-        ([0, 1, 2], None, r"labels\[2\] is 2, but its task has classes 0\.\.1 \(negative, positive\)"),
+        ([0, 2, 2], TASKS, r"labels\[2\] is 2, but task 'books' has classes 0\.\.1 \(negative, positive\)"),
+        ([0, 3, 1], TASKS, r"labels\[1\] is 3, but task 'questions' has classes 0\.\.2 \(who, where, when\)"),
+        ([-1, 0, 1], TASKS, r"labels\[0\] is -1, but task 'books' has classes 0\.\.1"),
+        ([0, 1, 2], None, r"labels\[2\] is 2, but the model has classes 0\.\.1 \(negative, positive\)"),
         ([0, 1], TASKS, r"labels have shape \(2,\), but the logits are for \(3,\) rows"),
     ],
 )
 def test_labels_that_their_task_lacks_are_named(labels: list[int], tasks: Tensor | None, message: str) -> None:
+    task_names = None if tasks is None else ["books", "questions"]
     with pytest.raises(ValueError, match=message):
-        check_class_labels(torch.tensor(labels), 3, NAMES, tasks)
+        check_class_labels(torch.tensor(labels), 3, NAMES, tasks, task_names)
 
 
 def test_labels_of_another_type_are_refused() -> None:
@@ -214,3 +222,5 @@ def test_float_labels_need_the_shape_of_the_logits() -> None:
     check_float_labels(torch.zeros(3, 2), (3, 2), "multi_label_classification")
     with pytest.raises(ValueError, match=r"labels have shape \(3, 1\), but regression logits have \(3,\)"):
         check_float_labels(torch.zeros(3, 1), (3,), "regression")
+    with pytest.raises(TypeError, match="labels must be a tensor, got list"):
+        check_float_labels([0.5], (1,), "regression")  # type: ignore[arg-type]

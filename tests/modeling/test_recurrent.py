@@ -121,6 +121,20 @@ def test_the_fast_backend_computes_the_reference_and_its_gradients(arguments: tu
     assert_same(results_and_gradients("torch", *arguments), results_and_gradients("reference", *arguments))
 
 
+@given(calls())
+def test_without_gradients_the_results_are_the_same_and_the_arguments_stay(arguments: tuple[Any, ...]) -> None:
+    op, inputs, weights, lengths, state, reverse = arguments
+    given_tensors = [inputs, *weights, *(state or ())]
+    copies = [tensor.detach().clone() for tensor in given_tensors]
+    with torch.no_grad():
+        found = call(op, inputs, weights, lengths, initial_state=state, reverse=reverse)
+        with use_backend("reference"):
+            expected = call(op, inputs, weights, lengths, initial_state=state, reverse=reverse)
+    assert_same(found, expected)
+    for tensor, copied in zip(given_tensors, copies, strict=True):
+        assert torch.equal(tensor, copied)
+
+
 @EVERY_OP
 def test_a_long_batch_of_many_rows_agrees_too(op: str) -> None:
     weights = type(w := random_weights(op, 6, 7, 4, 5))(*(part.requires_grad_() for part in w))
@@ -566,7 +580,13 @@ def test_a_copied_or_compiled_module_gives_the_same_numbers_and_gradients(op: st
     inputs, lengths = torch.randn(2, 5, 3), torch.tensor([5, 3])
     encoder(inputs, lengths)
     copied = copy.deepcopy(encoder)
-    compiled = torch.compile(copy.deepcopy(encoder), backend="eager")
+    traced: list[Any] = []
+
+    def run_as_it_is(graph: torch.fx.GraphModule, _: Any) -> Any:
+        traced.extend(node.target for node in graph.graph.nodes if node.op.startswith("call"))
+        return graph.forward
+
+    compiled = torch.compile(copy.deepcopy(encoder), backend=run_as_it_is)
     results = {}
     for name, module in {"plain": encoder, "copied": copied, "compiled": compiled}.items():
         outputs = module(inputs, lengths)
@@ -576,6 +596,7 @@ def test_a_copied_or_compiled_module_gives_the_same_numbers_and_gradients(op: st
         for found, expected in zip(results[name], results["plain"], strict=True):
             assert torch.equal(found, expected)
     assert copied.parts[0] is not encoder.parts[0]
+    assert len(traced) == 2, f"only what stands around the op is traced, not its loop: {traced}"
 
 
 @pytest.mark.cuda
