@@ -9,7 +9,9 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hf_metalstm.data import reviews
 from hf_metalstm.data.reviews import drop_duplicates, load_multitask_dataset, read_review_tasks
+from hf_metalstm.data.text_files import read_rows
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "mtl16"
 
@@ -314,6 +316,28 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(tmp_path, name, content,
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         load_multitask_dataset(tmp_path / name)
+
+
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8"), min_size=1), st.sampled_from("ab")), max_size=8))
+def test_any_text_comes_back_from_a_table(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("any") / "rows.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+    found = read_rows(path)
+    assert list(zip(found.columns["text"], found.columns["label"], strict=True)) == rows
+
+
+def test_a_name_that_is_no_file_is_looked_up_on_the_hub(monkeypatch):
+    asked = []
+
+    def load_dataset(*arguments):
+        asked.append(arguments)
+        return DatasetDict(train=Dataset.from_list(ROWS))
+
+    monkeypatch.setattr(reviews, "load_dataset", load_dataset)
+    data = load_multitask_dataset("owner/reviews", config_name="english")
+    assert asked == [("owner/reviews", "english")] and data.source == "owner/reviews"
+    assert data["default"]["train"].num_rows == 42
 
 
 def test_a_folder_has_one_file_a_split(tmp_path):

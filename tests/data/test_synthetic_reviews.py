@@ -5,21 +5,30 @@ from collections import Counter
 
 import pytest
 
-from hf_metalstm.data.synthetic_reviews import DOMAINS, FLIPPING, generate_reviews, word_polarity
+from hf_metalstm.data.synthetic_reviews import BLAME, DOMAINS, FLIPPING, PRAISE, generate_reviews, word_polarity
 
 NEGATING = ("is not", "is hardly", "is anything but", "there is nothing", "nobody would call")
 
 
+def value(word: str, domain: str) -> int | None:
+    """What a word says in a domain, looked up in the published lists."""
+    lists = [(PRAISE, 1), (BLAME, -1)]
+    if word in FLIPPING:
+        good, bad = FLIPPING[word]
+        lists += [([word] if domain in good.split() else [], 1), ([word] if domain in bad.split() else [], -1)]
+    return next((polarity for words, polarity in lists if word in words), None)
+
+
 def judge_clause(clause: str, domain: str) -> int:
-    polarities = [word_polarity(word, domain) for word in clause.split()]
-    (polarity,) = [value for value in polarities if value is not None]
+    polarities = [value(word, domain) for word in clause.split()]
+    (polarity,) = [polarity for polarity in polarities if polarity is not None]
     return -polarity if any(phrase in clause for phrase in NEGATING) else polarity
 
 
 def judge(text: str, domain: str) -> int:
     """1 or -1, from the words alone."""
     sentences = [sentence for sentence in text.rstrip(" .").split(" . ")]
-    opinions = [s for s in sentences if any(word_polarity(word, domain) is not None for word in s.split())]
+    opinions = [s for s in sentences if any(value(word, domain) is not None for word in s.split())]
     (opinion,) = opinions
     following = sentences[sentences.index(opinion) + 1 :]
     important = re.match(
@@ -62,6 +71,11 @@ def test_classes_are_balanced_and_no_text_stands_twice(data):
         assert all(Counter(rows["label"]) == {0: len(rows) // 2, 1: len(rows) // 2} for rows in splits.values())
         texts = [text for rows in splits.values() for text in rows["text"]]
         assert len(texts) == len(set(texts)) == 420
+
+
+def test_the_polarity_of_a_word_is_that_of_the_lists():
+    words = [*PRAISE, *BLAME, *FLIPPING, "tuesday"]
+    assert all(word_polarity(word, domain) == value(word, domain) for word in words for domain in DOMAINS)
 
 
 def test_every_flipping_word_praises_somewhere_and_blames_elsewhere():
