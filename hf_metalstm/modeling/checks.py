@@ -30,12 +30,13 @@ def check_sequence_input(
         vocab_size: ids must lie below it.
 
     Raises:
-        TypeError: ids are no integers.
+        TypeError: something is no tensor, or the ids are no integers.
         ValueError: both or neither input given, an empty batch or row, an id out of range, or a mask of another shape.
     """
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
     given, name = (input_ids, "input_ids") if input_ids is not None else (inputs_embeds, "inputs_embeds")
+    check_is_tensor(given, name)
     assert given is not None
     dimensions = 2 if input_ids is not None else 3
     if given.ndim != dimensions:
@@ -50,6 +51,7 @@ def check_sequence_input(
         check_ids(input_ids, vocab_size, "input_ids")
     if attention_mask is None:
         return
+    check_is_tensor(attention_mask, "attention_mask")
     if attention_mask.shape != given.shape[:2]:
         raise ValueError(
             f"attention_mask has shape {tuple(attention_mask.shape)}, but {name} has {tuple(given.shape[:2])}"
@@ -59,6 +61,15 @@ def check_sequence_input(
         if bool(empty.any()):
             row = int(empty.nonzero()[0])
             raise ValueError(f"row {row} is empty: its attention_mask is all 0, but a text needs at least one token")
+
+
+def check_is_tensor(value: object, name: str) -> None:
+    """Raises TypeError for what is not a tensor, such as the lists that a tokenizer gives by default."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a tensor, got {type(value).__name__}: use torch.tensor(...), or return_tensors='pt' "
+            "where a tokenizer made it"
+        )
 
 
 def check_ids(ids: Tensor, size: int, name: str) -> None:
@@ -74,7 +85,11 @@ def check_ids(ids: Tensor, size: int, name: str) -> None:
 
 
 def check_class_labels(
-    labels: Tensor, batch: int, label_names: Sequence[Sequence[str]], task_of_row: Tensor | None
+    labels: Tensor,
+    batch: int,
+    label_names: Sequence[Sequence[str]],
+    task_of_row: Tensor | None,
+    task_names: Sequence[str] | None = None,
 ) -> None:
     """Checks class labels of a batch whose rows may belong to different tasks.
 
@@ -83,6 +98,7 @@ def check_class_labels(
         batch: rows of the logits.
         label_names: names of the classes, a list for each task.
         task_of_row: (batch,) index into `label_names`; None means the first everywhere.
+        task_names: names of the tasks, for the message; None for a model without tasks.
 
     Raises:
         TypeError: labels are no integers.
@@ -101,12 +117,15 @@ def check_class_labels(
     wrong = ((labels < 0) & (labels != -100)) | (labels >= allowed)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        names = label_names[0 if task_of_row is None else int(task_of_row[row])]
+        task = 0 if task_of_row is None else int(task_of_row[row])
+        names = label_names[task]
+        owner = "the model has" if task_names is None else f"task {task_names[task]!r} has"
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise ValueError(f"labels[{row}] is {int(labels[row])}, but its task has classes 0..{len(names) - 1} ({shown})")
+        raise ValueError(f"labels[{row}] is {int(labels[row])}, but {owner} classes 0..{len(names) - 1} ({shown})")
 
 
 def check_float_labels(labels: Tensor, shape: tuple[int, ...], problem_type: str) -> None:
-    """Raises ValueError when regression or multi-label targets do not have the shape of the logits."""
+    """Raises TypeError or ValueError when regression or multi-label targets do not have the shape of the logits."""
+    check_is_tensor(labels, "labels")
     if labels.shape != shape:
         raise ValueError(f"labels have shape {tuple(labels.shape)}, but {problem_type} logits have {shape}")

@@ -87,6 +87,7 @@ class MetaLSTMConfig(PreTrainedConfig):
         self.tasks: dict[str, list[str]] | None = None
         self.task_order: list[str] | None = None
         if tasks is not None:
+            _check_are_tasks(tasks)
             self.tasks = {name: list(labels) for name, labels in tasks.items()}
             self.task_order = list(task_order or self.tasks)
         self.sharing = sharing if sharing is not None else ("single" if self.tasks is None else "meta")
@@ -128,8 +129,8 @@ class MetaLSTMConfig(PreTrainedConfig):
 
     def _check_fields(self) -> None:
         for name in ("vocab_size", "embedding_size", "hidden_size", "meta_size", "z_size", "num_hidden_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but must be an integer of at least 1")
         for name in _DROPOUTS:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must lie in [0, 1)")
@@ -211,6 +212,7 @@ class MetaLSTMConfig(PreTrainedConfig):
             )
         if name in self.tasks:
             raise ValueError(f"task {name!r} exists already; the tasks are {', '.join(self.tasks)}")
+        _check_are_tasks({name: labels})
         tasks, order = self.tasks, self.task_order
         self.tasks, self.task_order = {**tasks, name: list(labels)}, [*tasks, name]
         try:
@@ -220,6 +222,15 @@ class MetaLSTMConfig(PreTrainedConfig):
             raise
         self.set_active_task(self.active_task)
         return len(tasks)
+
+
+def _check_are_tasks(tasks: Any) -> None:
+    if not isinstance(tasks, Mapping):
+        raise ValueError(f"tasks is {tasks!r}; it must map each task to its label names: {{'books': ['bad', 'good']}}")
+    for name, labels in tasks.items():
+        # A string would be taken apart into letters.
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise ValueError(f"tasks[{name!r}] is {labels!r}; it must be a list of at least two different label names")
 
 
 def _check_label_maps(kwargs: Mapping[str, Any]) -> None:

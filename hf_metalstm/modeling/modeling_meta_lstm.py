@@ -17,7 +17,7 @@ W(z_t) = P diag(z_t) Q must act on [x_t ; h_{t-1}]; its own count agrees with z 
 The authors' TensorFlow cell leaves out W_z and scales by h^_t itself; here z_t = W_z h^_t as in the paper.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -28,13 +28,21 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, logging
 
-from .checks import check_class_labels, check_float_labels, check_ids, check_sequence_input, values_are_known
+from .checks import (
+    check_class_labels,
+    check_float_labels,
+    check_ids,
+    check_is_tensor,
+    check_sequence_input,
+    values_are_known,
+)
 from .configuration_meta_lstm import MetaLSTMConfig
 from .loading import ClearLoadingErrors
 from .padding import RealTokens
 from .pooling import pool, pooled_size
 from .recurrent import lstm, meta_lstm
 from .recurrent_types import LSTMWeights, MetaLSTMWeights
+from .task_rows import TaskRows
 
 logger = logging.get_logger(__name__)
 
@@ -73,42 +81,6 @@ class MetaLSTMSequenceClassifierOutput(ModelOutput):
     logits: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     meta_vectors: Tensor | None = None
-
-
-class TaskRows:
-    """Which rows of a batch belong to which task.
-
-    Args:
-        task_ids: (batch,) task of each row, or one task for all rows.
-    """
-
-    def __init__(self, task_ids: Tensor | int):
-        self.of_row = None if isinstance(task_ids, int) else task_ids
-        self._groups: list[tuple[int, Tensor | None]]
-        if isinstance(task_ids, int):
-            self._groups = [(task_ids, None)]
-            return
-        tasks = task_ids.unique().tolist()
-        if len(tasks) == 1:
-            self._groups = [(tasks[0], None)]
-            return
-        self._groups = [(task, (task_ids == task).nonzero().squeeze(1)) for task in tasks]
-        order = torch.cat([rows for _, rows in self._groups if rows is not None])
-        self._place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-
-    @property
-    def only(self) -> int:
-        """The task of all rows, when they have one task."""
-        return self._groups[0][0]
-
-    def run(self, compute: Callable[..., tuple[Tensor, ...]], *tensors: Tensor | None) -> tuple[Tensor, ...]:
-        """Calls `compute(task, *rows of the tensors)` for each task and puts the rows of its results in batch order."""
-        if self._groups[0][1] is None:
-            return compute(self._groups[0][0], *tensors)
-        results = []
-        for task, rows in self._groups:
-            results.append(compute(task, *(None if tensor is None else tensor[rows] for tensor in tensors)))
-        return tuple(torch.cat(parts).index_select(0, self._place) for parts in zip(*results, strict=True))
 
 
 class LSTMCell(nn.Module):
@@ -295,6 +267,16 @@ class MetaLSTMPreTrainedModel(ClearLoadingErrors, PreTrainedModel):
         self._init_weights(module)
         return module
 
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """As `PreTrainedModel.save_pretrained`; `AutoModel` finds the encoder in the saved code too."""
+        if self._auto_class is not None:
+            home = __name__.rsplit(".", 1)[-1]
+            self.config.auto_map = {
+                **(getattr(self.config, "auto_map", None) or {}),
+                "AutoModel": f"{home}.{MetaLSTMModel.__name__}",
+            }
+        super().save_pretrained(save_directory, *args, **kwargs)
+
     def _wants_dict(self, return_dict: bool | None) -> bool:
         return bool(self.config.return_dict if return_dict is None else return_dict)
 
@@ -310,6 +292,7 @@ class MetaLSTMPreTrainedModel(ClearLoadingErrors, PreTrainedModel):
                     f"0..{len(tasks) - 1} ({', '.join(tasks)}), or call model.set_active_task(name)"
                 )
             return TaskRows(self.config.task_id(self.config.active_task))
+        check_is_tensor(task_ids, "task_ids")
         if task_ids.shape != (batch,):
             raise ValueError(f"task_ids have shape {tuple(task_ids.shape)}, but the batch has ({batch},) rows")
         check_ids(task_ids, len(tasks), "task_ids")
@@ -496,13 +479,13 @@ class MetaLSTMForSequenceClassification(MetaLSTMPreTrainedModel):
             check_float_labels(labels, tuple(logits.shape), problem)
             return nn.functional.binary_cross_entropy_with_logits(logits.float(), labels.float())
         if self.config.tasks is None:
-            names = [[str(label) for label in (self.config.id2label or {}).values()]]
+            task_names, names = None, [[str(label) for label in (self.config.id2label or {}).values()]]
         else:
-            names = list(self.config.tasks.values())
+            task_names, names = list(self.config.tasks), list(self.config.tasks.values())
             if tasks.of_row is None:
-                names = [names[tasks.only]]
-        check_class_labels(labels, logits.shape[0], names, tasks.of_row)
-        total = nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+                task_names, names = [task_names[tasks.only]], [names[tasks.only]]
+        check_class_labels(labels, logits.shape[0], names, tasks.of_row, task_names)
+        total = nn.functional.cross_entropy(logits.float(), labels.long(), reduction="sum")
         counted = (labels != -100).sum()
         if values_are_known() and int(counted) == 0:
             logger.warning_once("all labels of a batch are -100: its loss is 0 and it trains nothing")

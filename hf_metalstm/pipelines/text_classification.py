@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from transformers import TextClassificationPipeline
+from transformers import AutoModelForSequenceClassification, TextClassificationPipeline
 from transformers.pipelines.text_classification import ClassificationFunction, sigmoid, softmax
 
 
@@ -12,6 +12,9 @@ class MultiTaskTextClassificationPipeline(TextClassificationPipeline):
 
     A call without it is answered by the model's active task. For all other models it is transformers' own pipeline.
     Nothing of the model changes from call to call, so that one pipeline may serve several threads.
+
+    Its `save_pretrained` puts this file beside a model with tasks. A process without this package chooses tasks with
+    `pipeline("multi-task-text-classification", model=folder, trust_remote_code=True)`.
 
     Example:
         >>> from transformers import pipeline
@@ -24,6 +27,18 @@ class MultiTaskTextClassificationPipeline(TextClassificationPipeline):
         >>> sorted(answer["label"] for answer in classify("a plot", task_name="colours", top_k=None))
         ['blue', 'green', 'red']
     """
+
+    def __init__(self, **parts: Any):
+        super().__init__(**parts)
+        if getattr(self.model.config, "tasks", None) is not None:
+            # Where `save_pretrained` looks. A name of its own: whoever asks for "text-classification" needs no trust.
+            self._registered_impl = {
+                "multi-task-text-classification": {
+                    "impl": type(self),
+                    "pt": (AutoModelForSequenceClassification,),
+                    "type": "text",
+                }
+            }
 
     def __call__(self, inputs: Any, **parameters: Any) -> Any:  # type: ignore[override]
         # transformers looks at the first of the texts to tell what they are.

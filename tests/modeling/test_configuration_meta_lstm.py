@@ -59,13 +59,17 @@ def test_label_names_without_tasks_are_transformers_own(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hidden_size": 0}, "hidden_size is 0, but must be at least 1"),
+        ({"hidden_size": 0}, "hidden_size is 0, but must be an integer of at least 1"),
+        ({"hidden_size": 10.5}, "hidden_size is 10.5, but must be an integer"),
         ({"classifier_dropout": 1.0}, r"classifier_dropout is 1.0, but must lie in \[0, 1\)"),
         ({"cell": "gru"}, "cell is 'gru'; allowed: 'meta_lstm', 'lstm'"),
         ({"sharing": "all"}, "sharing is 'all'; allowed: 'single', 'meta'"),
         ({"pooling": "first"}, "pooling is 'first'; allowed: 'last', 'mean', 'max', 'concat'"),
         ({"pad_token_id": 50, "vocab_size": 50}, "pad_token_id is 50, but vocab_size is 50"),
         ({"tasks": {}}, "tasks is empty"),
+        ({"tasks": ["a", "b"]}, "must map each task to its label names"),
+        ({"tasks": {"a": "positive"}}, r"tasks\['a'\] is 'positive'; it must be a list"),
+        ({"tasks": {"a": 2}}, r"tasks\['a'\] is 2; it must be a list"),
         ({"tasks": {"a": ["x"]}}, "at least two different label names"),
         ({"tasks": {"a": ["x", "x"]}}, "at least two different label names"),
         ({"tasks": TASKS, "sharing": "single"}, "sharing='single' is for one task, but there are 3"),
@@ -90,6 +94,7 @@ def test_a_task_that_cannot_be_added_leaves_the_config_as_it_was():
     for name, labels, message in (
         ("books", LABELS, "task 'books' exists already"),
         ("new", ["one"], "at least two different"),
+        ("new", "good", "'good'; it must be a list"),
     ):
         with pytest.raises(ValueError, match=message):
             config.add_task(name, labels)

@@ -83,11 +83,22 @@ def test_ids_alone_and_padded_to_many_widths_agree_in_single_precision():
                 torch.testing.assert_close(logits, reference, rtol=0, atol=1e-5)
 
 
-def test_tokens_masked_out_in_the_middle_do_not_exist():
-    model = MODELS["bidirectional"]
-    ids = torch.tensor([[5, 8, 9, 8, 3]])
-    logits = model(ids, attention_mask=torch.tensor([[1, 0, 1, 0, 1]])).logits[0]
-    torch.testing.assert_close(logits, alone(model, [5, 9, 3], 0), rtol=0, atol=1e-12)
+CELLS = st.lists(st.tuples(st.integers(1, 39), st.booleans()), min_size=6, max_size=6)
+HOLED = st.lists(CELLS.filter(lambda row: any(real for _, real in row)), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@settings(max_examples=10)
+@given(rows=HOLED)
+def test_tokens_masked_out_anywhere_do_not_exist(name, rows):
+    model = MODELS[name]
+    ids, mask = torch.tensor(rows).unbind(-1)
+    tasks = {} if model.config.tasks is None else {"task_ids": torch.arange(len(rows)) % 3}
+    with torch.no_grad():
+        logits = model(ids, attention_mask=mask, **tasks).logits
+    for index, (row, cells) in enumerate(zip(logits, rows, strict=True)):
+        expected = alone(model, [word for word, real in cells if real], index % 3)
+        torch.testing.assert_close(row, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -439,10 +450,15 @@ BAD_CALLS = [
     ("tasks", dict(input_ids=IDS, task_ids=torch.tensor([0])), ValueError, r"task_ids have shape \(1,\).*\(2,\) rows"),
     ("tasks", dict(input_ids=IDS, task_ids=torch.tensor([0.0, 1.0])), TypeError, "task_ids must hold integers"),
     ("tasks", dict(input_ids=IDS, task_ids=torch.tensor([0, 1]), labels=torch.tensor([1, 5])), ValueError,
-     r"labels\[1\] is 5, but its task has classes 0..2 \(who, where, when\)"),
+     r"labels\[1\] is 5, but task 'questions' has classes 0..2 \(who, where, when\)"),
     ("tasks", dict(input_ids=IDS, task_ids=torch.tensor([0, 1]), labels=torch.tensor([2, 1])), ValueError,
-     r"labels\[0\] is 2, but its task has classes 0..1 \(negative, positive\)"),
-    ("meta", dict(input_ids=IDS, labels=torch.tensor([1, -1])), ValueError, r"labels\[1\] is -1"),
+     r"labels\[0\] is 2, but task 'books' has classes 0..1 \(negative, positive\)"),
+    ("meta", dict(input_ids=IDS, labels=torch.tensor([1, -1])), ValueError,
+     r"labels\[1\] is -1, but the model has classes 0..1 \(LABEL_0, LABEL_1\)"),
+    ("tasks", dict(input_ids=IDS, task_ids=[0, 1]), TypeError, "task_ids must be a tensor, got list: use torch.tensor"),
+    ("meta", dict(input_ids=[[5, 9]]), TypeError, "input_ids must be a tensor, got list.*return_tensors='pt'"),
+    ("meta", dict(input_ids=IDS, attention_mask=[[1, 1, 1]] * 2), TypeError, "attention_mask must be a tensor"),
+    ("meta", dict(inputs_embeds=torch.zeros(2, 3, 7).double()), ValueError, r"\(2, 3, 7\), expected .*, 6\)"),
     ("meta", dict(input_ids=IDS, labels=torch.tensor([0.0, 1.0])), TypeError, "labels must be integers"),
     ("meta", dict(input_ids=IDS, labels=["a", "b"]), TypeError, "labels must be a tensor of class indexes, got list"),
     ("meta", dict(input_ids=IDS, labels=torch.tensor([1])), ValueError, r"labels have shape \(1,\).*\(2,\) rows"),
@@ -463,6 +479,16 @@ BAD_CALLS = [
 def test_a_bad_call_is_refused_with_place_value_and_what_is_allowed(name, arguments, error, message):
     with pytest.raises(error, match=message):
         MODELS[name](**arguments)
+
+
+def test_ids_labels_and_masks_of_other_types_are_as_good():
+    model = MODELS["tasks"]
+    ids, mask, tasks, labels = IDS, torch.tensor([[1, 1, 1], [1, 1, 0]]), torch.tensor([0, 1]), torch.tensor([1, 2])
+    expected = model(ids, attention_mask=mask, task_ids=tasks, labels=labels)
+    for kind in (torch.bool, torch.float32):
+        assert torch.equal(model(ids, attention_mask=mask.to(kind), task_ids=tasks).logits, expected.logits)
+    output = model(ids.int(), attention_mask=mask.int(), task_ids=tasks.int(), labels=labels.int())
+    assert torch.equal(output.logits, expected.logits) and output.loss == expected.loss
 
 
 def test_task_ids_are_not_needed_with_one_task():

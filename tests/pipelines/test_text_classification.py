@@ -4,7 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, TextClassificationPipeline, pipeline
+from transformers.pipelines.pt_utils import KeyDataset
 
 from hf_metalstm import MetaLSTMConfig, MetaLSTMForSequenceClassification, WordTokenizer
 from hf_metalstm.pipelines.text_classification import MultiTaskTextClassificationPipeline
@@ -78,6 +80,20 @@ def test_a_task_can_be_chosen_for_all_calls(folder):
     assert classify("red", task_name="books")[0]["label"] in TASKS["books"]
 
 
+def test_data_sets_generators_and_pairs_are_read_like_lists(classify):
+    expected = classify(TEXTS, task_name="colours")
+    dataset = KeyDataset(Dataset.from_dict({"text": TEXTS}), "text")
+    assert list(classify(dataset, task_name="colours")) == expected
+    assert list(classify((text for text in TEXTS), task_name="colours")) == expected
+    assert classify([{"text": text} for text in TEXTS], task_name="colours") == expected
+
+
+def test_arguments_of_the_tokenizer_pass_through(classify):
+    short = classify("a book", task_name="colours", top_k=None)
+    cut = classify("a book is good", task_name="colours", top_k=None, truncation=True, max_length=2)
+    assert cut == short != classify("a book is good", task_name="colours", top_k=None)
+
+
 def test_nothing_gives_nothing(classify):
     assert classify([]) == []
 
@@ -125,3 +141,5 @@ def test_models_of_transformers_are_served_as_before(tokenizer, tmp_path):
     stock = TextClassificationPipeline(model=model, tokenizer=tokenizer)
     assert ours(TEXTS) == stock(TEXTS)
     assert ours(TEXTS, top_k=None, batch_size=2) == stock(TEXTS, top_k=None, batch_size=2)
+    ours.save_pretrained(tmp_path / "again")
+    assert not hasattr(model.config, "custom_pipelines") and not list((tmp_path / "again").glob("*classification.py"))
