@@ -57,7 +57,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"    {name} " in listed for name in cli.COMMANDS)
 
 
-@pytest.mark.parametrize("arguments", [[], ["dmeo"], ["demo", "--epochs", "many"]])
+@pytest.mark.parametrize("arguments", [[], ["dmeo"], ["demo", "--epochs", "many"], ["demo", "--epochs", "0"]])
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(arguments)

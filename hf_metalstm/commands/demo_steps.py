@@ -135,7 +135,7 @@ class _Demo:
     def train(self) -> None:
         """Trains and scores the three systems, keeps the multi-task model and shows a bar for each system."""
         options = self.options
-        print(f"Training three systems, {options.epochs} epochs each")
+        print(f"Training three systems, {options.epochs} {'epoch' if options.epochs == 1 else 'epochs'} each")
         splits = tokenize_tasks(self.data, self.tokenizer, options.max_length)
         vectors = None if options.vectors is None else WordVectors(options.vectors, self.tokenizer)
         fields = ("embedding_size", "hidden_size", "meta_size", "z_size")

@@ -245,9 +245,11 @@ class Comparison:
         trainer.train(resume_from_checkpoint=checkpoint)
         timer = next(c for c in trainer.callback_handler.callbacks if isinstance(c, EpochTimer))
         state = trainer.state
-        best_step = state.best_global_step if self.args.load_best_model_at_end else state.global_step
+        best_step = state.best_global_step if self.args.load_best_model_at_end else None
         result.epochs = float(state.epoch or 0)
-        result.best_epoch = round(result.epochs * (best_step or state.global_step) / state.global_step, 2)
+        result.best_epoch = result.epochs
+        if best_step:
+            result.best_epoch = round(result.epochs * best_step / state.global_step, 2)
         result.seconds = sum(timer.seconds)
         result.seconds_an_epoch = result.seconds / max(1, len(timer.seconds))
         result.losses = {
