@@ -204,6 +204,7 @@ class MetaLSTMPreTrainedModel(ClearLoadingErrors, PreTrainedModel):
     accepts_loss_kwargs = False
     _no_split_modules = ["MetaLSTMLayer"]
     _supports_context_parallel = False
+    _auto_class: str | None = None
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -269,7 +270,7 @@ class MetaLSTMPreTrainedModel(ClearLoadingErrors, PreTrainedModel):
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """As `PreTrainedModel.save_pretrained`; `AutoModel` finds the encoder in the saved code too."""
-        if self._auto_class is not None:
+        if getattr(self, "_auto_class", None) is not None:
             home = __name__.rsplit(".", 1)[-1]
             self.config.auto_map = {
                 **(getattr(self.config, "auto_map", None) or {}),
