@@ -17,6 +17,10 @@ TASKS_SAY_THE_LABELS = {
     "test_can_load_ignoring_mismatched_shapes": "passes num_labels, which a multi-task model takes from its tasks",
 }
 
+BOTH_WAYS = {
+    "test_hidden_states_output": "expects every layer to be hidden_size wide; with two directions it is twice that",
+}
+
 
 def text_inputs(config: MetaLSTMConfig, batch: int, tokens: int) -> dict[str, torch.Tensor]:
     ids = torch.randint(3, config.vocab_size, (batch, tokens))
@@ -33,7 +37,7 @@ def task_labels(model_class: type, config: MetaLSTMConfig, inputs: dict) -> dict
     return {"labels": torch.ones(inputs["input_ids"].shape[0], dtype=torch.long)}
 
 
-def model_case(name: str, **settings: object) -> ModelCase:
+def model_case(name: str, skip: dict[str, str] | None = None, **settings: object) -> ModelCase:
     several_tasks = "tasks" in settings
     return ModelCase(
         name=name,
@@ -44,7 +48,7 @@ def model_case(name: str, **settings: object) -> ModelCase:
         kinds={MetaLSTMForSequenceClassification: "seq-cls"},
         make_inputs=task_inputs if several_tasks else text_inputs,
         make_labels=task_labels if several_tasks else None,
-        skip=TASKS_SAY_THE_LABELS if several_tasks else {},
+        skip=skip or {},
         setup=hf_metalstm._registration.register,
     )
 
@@ -56,8 +60,9 @@ def word_tokenizer() -> WordTokenizer:
 
 CASES = [
     model_case("MetaLSTM"),
+    model_case("MetaLSTMBothWays", bidirectional=True, skip=BOTH_WAYS),
     model_case("MetaLSTMPlainCell", cell="lstm"),
-    model_case("MetaLSTMManyTasks", tasks=TASKS, pooling="concat"),
+    model_case("MetaLSTMManyTasks", tasks=TASKS, pooling="concat", skip=TASKS_SAY_THE_LABELS),
     TokenizerCase(
         name="WordTokenizer",
         tokenizer_class=WordTokenizer,

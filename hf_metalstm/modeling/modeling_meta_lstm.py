@@ -204,7 +204,6 @@ class MetaLSTMPreTrainedModel(ClearLoadingErrors, PreTrainedModel):
     accepts_loss_kwargs = False
     _no_split_modules = ["MetaLSTMLayer"]
     _supports_context_parallel = False
-    _auto_class: str | None = None
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
