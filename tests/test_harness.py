@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("table", TABLES, ids=[table.stem for table in TABLES])
 def test_the_common_tests_of_transformers_pass(table, environment):
     command = [sys.executable, "-m", "pytest", "-q", "test_acceptance.py", "-rs", "-p", "no:cacheprovider", "-n", "2"]
