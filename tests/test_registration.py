@@ -33,10 +33,11 @@ print(PIPELINE_REGISTRY.supported_tasks["text-classification"]["impl"])
 """
 
 
+# The plain order, this package and then the Auto classes, is what test_sharing.py runs.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
     [
-        "import hf_metalstm",
         "from transformers import AutoModel, AutoTokenizer, pipeline\nimport hf_metalstm",
         "from hf_metalstm.modeling.modeling_meta_lstm import MetaLSTMModel",
         "from hf_metalstm import WordTokenizer",

@@ -285,13 +285,36 @@ def test_a_tokenizer_that_does_not_fit_the_model_is_refused(tokenizer, tmp_path)
         fill_embeddings(model, tokenizer, write(tmp_path / "v.txt", LINES))
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".gz", ".zip"])
 @pytest.mark.parametrize(("large", "asked", "shown"), [(1, None, True), (1 << 30, None, False), (1 << 30, True, True)])
-def test_a_bar_is_shown_for_large_files_or_on_request(tmp_path, monkeypatch, capfd, suffix, large, asked, shown):
+def test_a_bar_is_shown_for_large_files_or_on_request(tmp_path, monkeypatch, capfd, large, asked, shown):
     monkeypatch.setattr(vectors, "_LARGE_FILE", large)
-    path = pack(write(tmp_path / "v.txt", LINES), suffix)
+    path = write(tmp_path / "v.txt", LINES)
     assert load_vectors(path, ["good"], show_progress=asked).rows == {"good": 0}
     assert (path.name in capfd.readouterr().err) is shown
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".gz", ".zip"])
+def test_the_bar_moves_with_the_file_and_ends_full(tmp_path, monkeypatch, suffix):
+    bars = []
+
+    class Bar(vectors.tqdm):
+        def close(self) -> None:
+            bars.append((self.n, self.total, self.updates))
+            super().close()
+
+        updates = 0
+
+        def update(self, n: int = 1) -> None:
+            self.updates += n > 0
+            super().update(n)
+
+    monkeypatch.setattr(vectors, "tqdm", Bar)
+    monkeypatch.setattr(vectors, "_LINES_PER_UPDATE", 100)
+    numbers = np.random.default_rng(0).normal(size=(20_000, 2))
+    path = pack(write(tmp_path / "v.txt", [f"w{i} {x:.6f} {y:.6f}" for i, (x, y) in enumerate(numbers)]), suffix)
+    load_vectors(path, ["w1"], show_progress=True)
+    (done, total, updates), *_ = bars
+    assert done == total > 0 and updates > 2
 
 
 def test_the_packaged_vectors_fill_the_embeddings():

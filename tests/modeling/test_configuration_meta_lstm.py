@@ -42,6 +42,12 @@ def test_labels_follow_the_active_task():
     assert MetaLSTMConfig(tasks={"a": LABELS}).active_task == "a"
 
 
+def test_labels_without_an_active_task_grow_with_the_tasks():
+    config = MetaLSTMConfig(tasks={"a": LABELS, "b": LABELS})
+    config.add_task("c", ["1", "2", "3", "4"])
+    assert config.active_task is None and list(config.id2label.values()) == [f"LABEL_{index}" for index in range(4)]
+
+
 def test_sharing_follows_the_tasks_unless_it_is_given():
     assert MetaLSTMConfig().sharing == "single"
     assert MetaLSTMConfig(tasks=TASKS).sharing == "meta"

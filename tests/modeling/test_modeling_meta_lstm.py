@@ -193,6 +193,26 @@ def test_a_new_task_changes_nothing_for_the_others_and_learns():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in new.values())
 
 
+def test_the_parts_of_a_new_task_start_like_those_of_a_new_model():
+    sizes = dict(vocab_size=9, embedding_size=60, hidden_size=50, meta_size=9, z_size=40, tasks=TASKS)
+    model = MetaLSTMForSequenceClassification(MetaLSTMConfig(**sizes))
+    model.add_task("letters", ["a", "b", "c", "d"])
+    basic = model.encoder.layers[0].cells[0].basic
+    for (name, old), new in zip(basic[0].named_parameters(), basic[3].parameters(), strict=True):
+        assert new.std().item() == pytest.approx(old.std().item(), rel=0.1), name
+        assert not torch.equal(new, old)
+    assert model.classifiers[3].weight.std() > 0.1 and not model.classifiers[3].bias.any()
+
+
+def test_labels_are_those_of_the_active_task():
+    model = copy.deepcopy(MODELS["tasks"])
+    model.set_active_task("questions")
+    assert model(IDS, labels=torch.tensor([2, 0])).loss.isfinite()
+    model.set_active_task("dvd")
+    with pytest.raises(ValueError, match=r"labels\[0\] is 2, but task 'dvd' has classes 0..1 \(minus, plus\)"):
+        model(IDS, labels=torch.tensor([2, 0]))
+
+
 def test_a_grown_model_is_saved_and_loaded_whole(tmp_path):
     model = copy.deepcopy(MODELS["tasks"])
     model.add_task("aardvarks", ["a", "b"])
