@@ -3,8 +3,9 @@
 #
 """Weights and states of the recurrent ops.
 
-Gates are stacked in torch.nn.LSTM's order everywhere: input, forget, candidate, output. Sizes: d input, h hidden,
-m meta hidden, z meta vector.
+Gates of LSTMs are stacked in torch.nn.LSTM's order everywhere: input, forget, candidate, output; those of GRUs in
+torch.nn.GRU's: reset, update, candidate. Sizes: d input, h hidden, m hidden of a meta or hyper LSTM, z meta or hyper
+vector.
 """
 
 from typing import NamedTuple
@@ -52,3 +53,44 @@ class MetaLSTMState(NamedTuple):
     cell: Tensor  # (batch, h)
     meta_hidden: Tensor  # (batch, m)
     meta_cell: Tensor  # (batch, m)
+
+
+class HyperLSTMWeights(NamedTuple):
+    """A HyperLSTM: the hyper LSTM is the first four, the vectors that it generates the next eight, the main LSTM the rest.
+
+    The last axis of `scale_*` and the middle one of `z_*` is z; gate by gate along the first axis.
+    """
+
+    hyper_input: Tensor  # (4m, d), columns of the hyper LSTM's matrix that see x_t
+    hyper_hyper: Tensor  # (4m, m), columns that see the hyper hidden state
+    hyper_hidden: Tensor  # (4m, h), columns that see the main hidden state
+    hyper_bias: Tensor  # (4m,)
+    z_hidden: Tensor  # (4, z, m), W_{h^ h}
+    z_hidden_bias: Tensor  # (4, z)
+    z_input: Tensor  # (4, z, m), W_{h^ x}
+    z_input_bias: Tensor  # (4, z)
+    z_bias: Tensor  # (4, z, m), W_{h^ b}
+    scale_hidden: Tensor  # (4, h, z), W_{hz}
+    scale_input: Tensor  # (4, h, z), W_{xz}
+    scale_bias: Tensor  # (4, h, z), W_{bz}
+    input: Tensor  # (4h, d), W_x
+    hidden: Tensor  # (4h, h), W_h
+    bias: Tensor  # (4h,), b_0
+
+
+class HyperLSTMState(NamedTuple):
+    """State of a HyperLSTM after a step."""
+
+    hidden: Tensor  # (batch, h)
+    cell: Tensor  # (batch, h)
+    hyper_hidden: Tensor  # (batch, m)
+    hyper_cell: Tensor  # (batch, m)
+
+
+class GRUWeights(NamedTuple):
+    """A gated recurrent unit as torch.nn.GRU has it: the reset gate acts on the hidden product and its bias."""
+
+    input: Tensor  # (3h, d)
+    hidden: Tensor  # (3h, h)
+    input_bias: Tensor  # (3h,)
+    hidden_bias: Tensor  # (3h,)
