@@ -56,7 +56,7 @@ class MetaLSTMState(NamedTuple):
 
 
 class HyperLSTMWeights(NamedTuple):
-    """A HyperLSTM: the hyper LSTM is the first four, the vectors that it generates the next eight, the main LSTM the rest.
+    """A HyperLSTM: the hyper LSTM is the first four, what it generates the next eight, the main LSTM the rest.
 
     The last axis of `scale_*` and the middle one of `z_*` is z; gate by gate along the first axis.
     """
