@@ -28,17 +28,18 @@ IGNORED_LABEL = -100
 class LinearChainCRF(nn.Module):
     """Scores and reads whole tag sequences.
 
-    In all methods `attention_mask` is (batch, tokens), non-zero for real tokens, with padding on either side; None means
-    that all are real. A row's real tokens must be contiguous. Those that carry no tag are left out of the chain, so that
-    their neighbours follow each other directly: this is what the first subword of each word needs. In `labels` they are
-    -100; `tagged` says the same where no labels are known. Emissions of tokens outside the chain never matter.
+    In all methods `attention_mask` is (batch, tokens), non-zero for real tokens, with padding on either side; None
+    means that all are real. A row's real tokens must be contiguous. Those that carry no tag are left out of the chain,
+    so that their neighbours follow each other directly: this is what tagging the first subword of each word needs. In
+    `labels` they are -100; `tagged` says the same where no labels are known. Emissions of tokens outside the chain
+    never matter.
 
     Half-precision emissions are computed in float32, and results stay in float32.
 
     Args:
         num_tags: number of tags.
-        allowed: the sequences that exist, from `allowed_transitions`; all others have probability 0, and their scores no
-            gradient. None allows all.
+        allowed: the sequences that exist, from `allowed_transitions`; all others have probability 0, and their scores
+            no gradient. None allows all.
 
     Raises:
         ValueError: `num_tags` is below 1, or `allowed` is for another number of tags.
@@ -232,7 +233,8 @@ class LinearChainCRF(nn.Module):
             raise TypeError(f"labels must be integers (tag ids), got {labels.dtype}")
         if labels.shape != emissions.shape[:2]:
             raise ValueError(
-                f"labels have shape {tuple(labels.shape)}, but the emissions are for {tuple(emissions.shape[:2])} tokens"
+                f"labels have shape {tuple(labels.shape)}, but the emissions are for {tuple(emissions.shape[:2])} "
+                "tokens"
             )
         if not values_are_known():
             return
@@ -305,6 +307,6 @@ def _check_contiguous(mask: Tensor) -> None:
     real = mask[row].nonzero()[:, 0]
     hole = int((~mask[row, int(real[0]) :]).nonzero()[0]) + int(real[0])
     raise ValueError(
-        f"attention_mask has a hole: row {row} is 0 at token {hole}, between real tokens. Padding stands at one side or "
-        f"both; tokens without a tag are marked by {IGNORED_LABEL} in labels, or by 0 in tagged"
+        f"attention_mask has a hole: row {row} is 0 at token {hole}, between real tokens. Padding stands at one side "
+        f"or both; tokens without a tag are marked by {IGNORED_LABEL} in labels, or by 0 in tagged"
     )

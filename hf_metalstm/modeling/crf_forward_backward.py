@@ -189,7 +189,7 @@ class _LogPartition(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         marginals, pairs, lengths = ctx.saved_tensors
         emissions = marginals * grad[:, None]
         transitions = (grad @ pairs.flatten(1)).view_as(pairs[0])
