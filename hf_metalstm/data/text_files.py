@@ -45,7 +45,7 @@ def read_rows(path: Path) -> FileRows:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise ValueError(f"{path} is of no known format; these can be read: {', '.join(FORMATS)}")
-    text = _decode(path)
+    text = decode_file(path)
     if not text.strip():
         raise ValueError(f"{path} is empty")
     if suffix in SEPARATORS:
@@ -53,13 +53,23 @@ def read_rows(path: Path) -> FileRows:
     return _from_objects(path, list(_json_objects(path, text)))
 
 
-def _decode(path: Path) -> str:
+def decode_file(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a file; a byte order mark of UTF-8 is left out.
+
+    Raises:
+        ValueError: there is no such encoding, or the file is in another one; the message has the line.
+    """
     content = path.read_bytes()
+    name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(name)
+    except LookupError as error:
+        raise ValueError(f"encoding is {encoding!r}, which Python does not know") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8 ({error.reason}); convert the file first") from error
+        raise ValueError(
+            f"{path}, line {line}: not {encoding.upper()} ({error.reason}); convert the file first"
+        ) from error
 
 
 def _from_table(path: Path, text: str, separator: str) -> FileRows:

@@ -11,6 +11,7 @@ O is outside in all of them.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -50,6 +51,7 @@ def check_scheme(scheme: str) -> str:
     return name
 
 
+@lru_cache(maxsize=10_000)
 def split_tag(tag: str) -> tuple[str, str]:
     """Takes a tag apart: ("B", "NP") from "B-NP", ("O", "") from "O".
 
@@ -70,6 +72,7 @@ def split_tag(tag: str) -> tuple[str, str]:
     return prefix, kind
 
 
+@lru_cache(maxsize=10_000)
 def may_follow(before: str | None, after: str | None, scheme: str) -> bool:
     """Whether a scheme lets `after` stand directly behind `before`; None is the border of a sentence.
 
