@@ -11,6 +11,7 @@ from . import _registration
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .data.dmn_collator import DataCollatorForDMN
     from .modeling.configuration_meta_lstm import MetaLSTMConfig
     from .modeling.modeling_meta_lstm import (
         MetaLSTMForSequenceClassification,
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
         MetaLSTMPreTrainedModel,
     )
     from .pipelines.text_classification import MultiTaskTextClassificationPipeline
+    from .tokenization.tokenization_dmn import DMNTokenizer
     from .tokenization.tokenization_word import WordTokenizer
     from .training.multitask_trainer import MultiTaskTrainer
 
 # Where each public name lives. The models' files travel to the Hub, so they are named in full rather than re-exported.
 _HOMES = {
+    "DMNTokenizer": "tokenization.tokenization_dmn",
+    "DataCollatorForDMN": "data.dmn_collator",
     "MetaLSTMConfig": "modeling.configuration_meta_lstm",
     "MetaLSTMForSequenceClassification": "modeling.modeling_meta_lstm",
     "MetaLSTMModel": "modeling.modeling_meta_lstm",
@@ -33,6 +37,8 @@ _HOMES = {
 }
 
 __all__ = [  # noqa: F822
+    "DMNTokenizer",
+    "DataCollatorForDMN",
     "MetaLSTMConfig",
     "MetaLSTMForSequenceClassification",
     "MetaLSTMModel",

@@ -18,6 +18,7 @@ def register() -> None:
     _register_with("configuration_auto", f"{modeling}.configuration_meta_lstm", _register_meta_lstm_config)
     _register_with("modeling_auto", f"{modeling}.modeling_meta_lstm", _register_meta_lstm_models)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_word", _register_word_tokenizer)
+    _register_with("tokenization_auto", f"{tokenization}.tokenization_dmn", _register_dmn_tokenizer)
     wrapt.register_post_import_hook(_register_pipelines, "transformers.pipelines")
 
 
@@ -53,6 +54,13 @@ def _register_word_tokenizer(home: ModuleType) -> None:
     from .modeling.configuration_meta_lstm import MetaLSTMConfig
 
     AutoTokenizer.register(MetaLSTMConfig, tokenizer_class=home.WordTokenizer, exist_ok=True)
+
+
+def _register_dmn_tokenizer(home: ModuleType) -> None:
+    from transformers.models.auto.tokenization_auto import REGISTERED_TOKENIZER_CLASSES
+
+    # By name alone: a folder says which class its tokenizer has.
+    REGISTERED_TOKENIZER_CLASSES[home.DMNTokenizer.__name__] = home.DMNTokenizer
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:

@@ -226,9 +226,7 @@ def _text(row: Mapping[str, Any], name: str, place: str) -> str:
 def _facts(row: Mapping[str, Any], place: str) -> list[str]:
     if ("facts" in row) == ("context" in row):
         raise ValueError(f"{place}: give either facts (a list of sentences) or context (a paragraph)")
-    if "context" in row:
-        return split_sentences(_text(row, "context", place))
-    facts = row["facts"]
+    facts = split_sentences(_text(row, "context", place)) if "context" in row else row["facts"]
     if not isinstance(facts, list):
         raise ValueError(f"{place}: facts is {facts!r:.60}, expected a list of sentences; a paragraph is a context")
     if not facts:

@@ -16,7 +16,8 @@ def split_sentences(paragraph: str) -> list[str]:
     """Cuts a paragraph behind full stops, question and exclamation marks, and at empty lines.
 
     A full stop does not end a sentence after a usual abbreviation ("Dr.", "e.g."), after an initial ("J. Smith") or in
-    front of a word in small letters. Numbers such as 2.5 stay whole, as no blank follows their point.
+    front of a word in small letters, unless the whole text is in small letters. Numbers such as 2.5 stay whole, as no
+    blank follows their point.
 
     Returns:
         The sentences in their order, without blanks around them; [] for a text without any.
@@ -27,8 +28,13 @@ def split_sentences(paragraph: str) -> list[str]:
         ['Dr. Ada paid 2.50 for it.', 'Is it hers?', 'She said so.']
     """
     sentences, start = [], 0
+    lowercase = not any(map(str.isupper, paragraph))
     for end in _END.finditer(paragraph):
-        if end["marks"] == "." and not _ends_sentence(paragraph[start : end.start()], paragraph[end.end() :]):
+        # Of what follows the next word is enough.
+        before, after = paragraph[start : end.start()], paragraph[end.end() : end.end() + 100].lstrip()
+        if end["marks"] and set(end["marks"]) <= {".", "…"} and not lowercase and after[:1].islower():
+            continue
+        if end["marks"] == "." and _is_abbreviation(before, after):
             continue
         sentences.append(paragraph[start : end.end()])
         start = end.end()
@@ -36,13 +42,10 @@ def split_sentences(paragraph: str) -> list[str]:
     return [" ".join(sentence.split()) for sentence in sentences if any(map(str.isalnum, sentence))]
 
 
-def _ends_sentence(before: str, after: str) -> bool:
-    """Whether the full stop between the two ends a sentence."""
-    following = after.lstrip()
-    if following[:1].islower():
+def _is_abbreviation(before: str, after: str) -> bool:
+    """Whether a full stop between the two belongs to the word before it, and the sentence goes on."""
+    if not after or not before.split():
         return False
-    last = before.split()[-1].strip("\"'“‘«([") if before.split() else ""
-    if last.lower() in _ABBREVIATIONS:
-        return not following
+    last = before.split()[-1].strip("\"'“‘«([")
     # An initial is one capital; "I" ends sentences far more often than it abbreviates a name.
-    return not (len(last) == 1 and last.isupper() and last != "I" and following)
+    return last.lower() in _ABBREVIATIONS or (len(last) == 1 and last.isupper() and last != "I")
