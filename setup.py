@@ -32,6 +32,7 @@ INSTALL_REQUIRES = [
     "huggingface-hub>=1.31,<3",
     "numpy>=1.26",
     "safetensors>=0.8",
+    "seqeval>=1.2.2",
     "tokenizers>=0.23.1",
     "torch>=2.6",
     "tqdm>=4.66.3",
