@@ -62,11 +62,17 @@ class DataCollatorForMultiTask:
             values = [example.get(column, example.get("label") if column == "labels" else None) for example in examples]
             if all(value is None for value in values):
                 continue
-            batch[column] = torch.tensor([_integer(value, column, index) for index, value in enumerate(values)])
+            batch[column] = torch.tensor([as_integer(value, column, index) for index, value in enumerate(values)])
         return batch
 
 
-def _integer(value: Any, column: str, index: int) -> int:
+def as_integer(value: Any, column: str, index: int) -> int:
+    """A label or task id as an int.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is None.
+    """
     if value is None:
         raise ValueError(f"example {index} of the batch has no {column}, but others have: give it to all or to none")
     if isinstance(value, Tensor) and value.ndim == 0 and not value.is_floating_point():
