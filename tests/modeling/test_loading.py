@@ -1,11 +1,50 @@
-"""Checkpoints that cannot be loaded say which file, what is wrong, and what to do."""
+"""Loaded models compute what the saved ones did; what cannot be loaded says which file, what is wrong, what to do."""
 
 import pytest
 import torch
 
 from hf_metalstm import MetaLSTMConfig, MetaLSTMForSequenceClassification
+from hf_metalstm.modeling.loading import align_tensors
 
 SIZES = dict(vocab_size=40, embedding_size=6, hidden_size=5, meta_size=4, z_size=3)
+
+
+@pytest.mark.parametrize("sizes", [(6, 3, 4), (7, 5, 3), (11, 3, 5), (40, 6, 5)])
+def test_results_after_loading_are_bit_for_bit_those_before_saving(tmp_path, sizes):
+    vocab_size, embedding_size, hidden_size = sizes
+    for seed, settings in enumerate(({}, {"cell": "lstm"}, {"bidirectional": True, "pooling": "concat"})):
+        torch.manual_seed(seed)
+        config = MetaLSTMConfig(
+            vocab_size=vocab_size,
+            embedding_size=embedding_size,
+            hidden_size=hidden_size,
+            meta_size=3,
+            z_size=2,
+            **settings,
+        )
+        model = MetaLSTMForSequenceClassification(config).eval()
+        model.save_pretrained(tmp_path / str(seed))
+        loaded, info = MetaLSTMForSequenceClassification.from_pretrained(tmp_path / str(seed), output_loading_info=True)
+        assert not info["missing_keys"]
+        for length in range(1, 8):
+            ids = torch.randint(1, vocab_size, (1 + seed, length))
+            with torch.no_grad():
+                assert torch.equal(model(ids).logits, loaded.eval()(ids).logits)
+        for tensor in (*loaded.parameters(), *loaded.buffers()):
+            assert tensor.data_ptr() % 64 == 0
+
+
+def test_aligning_keeps_tied_parameters_tied_and_aligned_ones_in_place():
+    memory = torch.empty(64, dtype=torch.float32)
+    start = next(i for i in range(16) if (memory.data_ptr() + 4 * i) % 64)
+    first = torch.nn.Linear(4, 4)
+    first.weight = torch.nn.Parameter(memory[start : start + 16].normal_().view(4, 4))
+    second = torch.nn.Linear(4, 4)
+    second.weight = first.weight
+    values, place = first.weight.detach().clone(), first.bias.data_ptr()
+    align_tensors(torch.nn.ModuleList([first, second]))
+    assert first.weight is second.weight and first.weight.data_ptr() % 64 == 0
+    assert torch.equal(first.weight, values) and first.bias.data_ptr() == place
 
 
 @pytest.fixture
