@@ -1,11 +1,15 @@
 """Metadata of the package; tool settings are in pyproject.toml, tested versions in constraints.txt."""
 
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+# A build from pyproject.toml does not put this folder on the path.
+sys.path.insert(0, str(ROOT))
+from build_kernels import BuildKernels, kernels  # noqa: E402
 
 
 def read_version() -> str:
@@ -86,6 +90,9 @@ setup(
     packages=find_packages(include=["hf_metalstm", "hf_metalstm.*"]),
     package_data={"hf_metalstm": ["py.typed"]},
     zip_safe=False,
+    ext_modules=kernels(),
+    cmdclass={"build_ext": BuildKernels},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["hf-metalstm = hf_metalstm.cli:main"]},
