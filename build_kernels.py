@@ -1,7 +1,8 @@
 """Builds the compiled loops of the recurrent ops; without a compiler the package installs all the same.
 
-The environment variable HF_METALSTM_KERNELS says what is wanted: "auto" (the default) builds them if it can, "require" fails
-if it cannot, "skip" does not try. HF_METALSTM_SANITIZE=1 builds with the address and undefined-behaviour sanitizers.
+The environment variable HF_METALSTM_KERNELS says what is wanted: "auto" (the default) builds them if it can, "require"
+fails if it cannot, "skip" does not try. HF_METALSTM_SANITIZE=1 builds with the address and undefined-behaviour
+sanitizers.
 """
 
 import os
@@ -68,8 +69,8 @@ class BuildKernels(build_ext):
                 raise
             print(
                 f"\nhf_metalstm: the compiled kernels were not built ({error}).\n"
-                "hf_metalstm: the recurrent ops will run in pure PyTorch, with the same results but slower. Install a C++17\n"
-                "hf_metalstm: compiler (GCC or Clang) and install the package again to have them.\n",
+                "hf_metalstm: the recurrent ops will run in pure PyTorch, with the same results but slower. Install a\n"
+                "hf_metalstm: C++17 compiler (GCC or Clang) and install the package again to have them.\n",
                 file=sys.stderr,
             )
 

@@ -27,10 +27,10 @@ template <typename T>
 struct GruForward {
   enum { kNumSizes = 2, kNumWeights = kGruNumWeights };
   enum Data {
-    kInputs,      // padded (d); or padded (3h), W_x x + b_x, if d is 0
-    kInputBias,   // (3h); null if d is 0
-    kHiddenBias,  // (3h)
-    kAttention,   // padded (1), or null: every step counts in full
+    kInputs,       // padded (d); or padded (3h), W_x x + b_x, if d is 0
+    kInputBias,    // (3h); null if d is 0
+    kHiddenBias,   // (3h)
+    kAttention,    // padded (1), or null: every step counts in full
     kFirstHidden,  // (rows, h)
     kOutputs,      // padded (h), or null
     kFinalHidden,  // (rows, h)
@@ -97,7 +97,8 @@ struct GruForward {
                  d ? m.projected + lines.local(i, t) * 3 * h : line<T>(data[kInputs], padded, 3 * h),
                  data[kAttention] ? *line<T>(data[kAttention], padded, 1) : T(1),
                  line_or_null<T>(data[kGates], token, 3 * h), line_or_null<T>(data[kProducts], token, h),
-                 line_or_null<T>(data[kPrevious], token, h), m.hidden + i * h, line_or_null<T>(data[kOutputs], padded, h));
+                 line_or_null<T>(data[kPrevious], token, h), m.hidden + i * h,
+                 line_or_null<T>(data[kOutputs], padded, h));
           }
         },
         [&](int64_t i) { copy(line<T>(data[kFinalHidden], lines.row(i), h), m.hidden + i * h, h); });
@@ -199,11 +200,11 @@ struct GruBackward {
         [&](int64_t t, int64_t alive) {
           for (int64_t i = 0; i < alive; ++i) {
             const int64_t token = lines.token(i, t), padded = lines.padded(i, t), local = lines.local(i, t);
-            const T d_attention =
-                step(h, line<T>(data[kGates], token, 3 * h), line<T>(data[kProducts], token, h),
-                     line<T>(data[kPrevious], token, h), data[kAttention] ? *line<T>(data[kAttention], padded, 1) : T(1),
-                     line_or_null<T>(data[kGradOutputs], padded, h), m.d_hidden + i * h, m.d_step + i * 3 * h,
-                     m.d_sums + local * 3 * h, m.d_candidates + local * h);
+            const T d_attention = step(h, line<T>(data[kGates], token, 3 * h), line<T>(data[kProducts], token, h),
+                                       line<T>(data[kPrevious], token, h),
+                                       data[kAttention] ? *line<T>(data[kAttention], padded, 1) : T(1),
+                                       line_or_null<T>(data[kGradOutputs], padded, h), m.d_hidden + i * h,
+                                       m.d_step + i * 3 * h, m.d_sums + local * 3 * h, m.d_candidates + local * h);
             if (data[kGradAttention]) *line<T>(data[kGradAttention], padded, 1) = d_attention;
           }
           multiply_add(alive, m.d_step, 3 * h, w.hidden, m.d_hidden, h);
@@ -222,8 +223,8 @@ struct GruBackward {
       return data[index] ? static_cast<T*>(data[index]) + from : static_cast<T*>(nullptr);
     };
     if (d)
-      add_outer_products(group.tokens, m.d_sums, 3 * h, 3 * h, InGroupOrder<T>{start, lines, data[kInputs], d, false}, d,
-                         m.outer, sum(kGradInputWeight, 0), d);
+      add_outer_products(group.tokens, m.d_sums, 3 * h, 3 * h, InGroupOrder<T>{start, lines, data[kInputs], d, false},
+                         d, m.outer, sum(kGradInputWeight, 0), d);
     add_outer_products(group.tokens, m.d_sums, 3 * h, 2 * h, previous, h, m.outer, sum(kGradHiddenWeight, 0), h);
     add_outer_products(group.tokens, m.d_candidates, h, h, previous, h, m.outer, sum(kGradHiddenWeight, 2 * h * h), h);
     add_lines(group.tokens, m.d_sums, 3 * h, 3 * h, sum(kGradInputBias, 0));
@@ -232,8 +233,8 @@ struct GruBackward {
   }
 
  private:
-  // `d_hidden` becomes what reaches the state before without passing through W_h; `d_step` is the gradient of u. Returns the
-  // attention gate's gradient.
+  // `d_hidden` becomes what reaches the state before without passing through W_h; `d_step` is the gradient of u.
+  // Returns the attention gate's gradient.
   static T step(int64_t h, const T* gates, const T* products, const T* previous, T attention, const T* d_output,
                 T* d_hidden, T* d_step, T* d_sums, T* d_candidate) {
     Vector<T> by_attention = {};

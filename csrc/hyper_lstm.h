@@ -1,8 +1,8 @@
 // Copyright 2026 The hf_metalstm authors.
 // Licensed under the Apache License, Version 2.0 (the "License"); see the LICENSE file.
 //
-// HyperLSTM: an LSTM over [x_t ; h^_{t-1} ; h_{t-1}] gives h^_t, from it come three vectors a gate, z_h, z_x and z_b, and
-// from these what scales the gate's products: (D_h z_h) * (W_h h_{t-1}) + (D_x z_x) * (W_x x_t) + D_b z_b + b_0.
+// HyperLSTM: an LSTM over [x_t ; h^_{t-1} ; h_{t-1}] gives h^_t, from it come three vectors a gate, z_h, z_x and z_b,
+// and from these what scales the gate's products: (D_h z_h) * (W_h h_{t-1}) + (D_x z_x) * (W_x x_t) + D_b z_b + b_0.
 //
 // "Parts" are the twelve pairs of kind (hidden, input, bias) and gate, kind by kind.
 
@@ -328,14 +328,15 @@ struct HyperLstmBackward {
         [&](int64_t t, int64_t alive) {
           for (int64_t i = 0; i < alive; ++i) {
             const int64_t token = lines.token(i, t), local = lines.local(i, t);
-            CellBackward<T>{line<T>(data[kGates], token, 4 * h),
-                            t ? line<T>(data[kCells], lines.token(i, t - 1), h) : line<T>(data[kFirstCell], lines.row(i), h),
-                            line<T>(data[kCells], token, h),
-                            mem.d_state + i * state_width + m,
-                            line_or_null<T>(data[kGradOutputs], lines.padded(i, t), h),
-                            mem.d_cell + i * h,
-                            mem.d_step_gates,
-                            nullptr}
+            CellBackward<T>{
+                line<T>(data[kGates], token, 4 * h),
+                t ? line<T>(data[kCells], lines.token(i, t - 1), h) : line<T>(data[kFirstCell], lines.row(i), h),
+                line<T>(data[kCells], token, h),
+                mem.d_state + i * state_width + m,
+                line_or_null<T>(data[kGradOutputs], lines.padded(i, t), h),
+                mem.d_cell + i * h,
+                mem.d_step_gates,
+                nullptr}
                 .run(h);
             differentiate_gates(4 * h, mem.d_step_gates, line<T>(data[kScaleValues], token, 8 * h),
                                 line<T>(data[kProducts], token, 4 * h), line<T>(data[kSums], token, width) + 4 * m,
@@ -344,7 +345,8 @@ struct HyperLstmBackward {
                                 mem.d_sums + local * width + 4 * m);
           }
           for (int part = 0; part < kParts; ++part)
-            multiply(alive, mem.d_step_scales + part * h, kParts * h, w.scales[part], mem.d_step_zs + part * z, kParts * z);
+            multiply(alive, mem.d_step_scales + part * h, kParts * h, w.scales[part], mem.d_step_zs + part * z,
+                     kParts * z);
           multiply(alive, mem.d_step_zs, kParts * z, w.zs, mem.d_hyper_hidden, m);
           for (int64_t i = 0; i < alive; ++i) {
             const int64_t token = lines.token(i, t), local = lines.local(i, t);
@@ -387,8 +389,8 @@ struct HyperLstmBackward {
     add_outer_products(n, mem.d_sums, width, 4 * m, hyper_hidden, m, mem.outer, sum(kGradHyperHyper), m);
     add_outer_products(n, mem.d_sums, width, 4 * m, hidden, h, mem.outer, sum(kGradHyperHidden), h);
     add_outer_products(n, mem.d_products, 4 * h, 4 * h, hidden, h, mem.outer, sum(kGradMainHidden), h);
-    add_outer_products(n, mem.d_zs, kParts * z, kParts * z, InGroupOrder<T>{start, lines, data[kHyperHidden], m, true}, m,
-                       mem.outer, sum(kGradZWeights), m);
+    add_outer_products(n, mem.d_zs, kParts * z, kParts * z, InGroupOrder<T>{start, lines, data[kHyperHidden], m, true},
+                       m, mem.outer, sum(kGradZWeights), m);
     add_lines(n, mem.d_sums, width, 4 * m, sum(kGradHyperBias));
     add_lines(n, mem.d_zs, kParts * z, kParts * z, sum(kGradZBias));
     add_lines(n, mem.d_scales + 8 * h, kParts * h, 4 * h, sum(kGradBias));

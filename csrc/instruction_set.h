@@ -14,7 +14,9 @@ namespace {
 
 template <typename T, typename Kernel>
 struct Entry {
-  static int64_t sum_bytes(const int64_t* sizes, int index) { return int64_t(sizeof(T)) * Kernel::sum_size(sizes, index); }
+  static int64_t sum_bytes(const int64_t* sizes, int index) {
+    return int64_t(sizeof(T)) * Kernel::sum_size(sizes, index);
+  }
   static void add(void* to, const void* from, int64_t bytes) {
     T* target = static_cast<T*>(to);
     const T* source = static_cast<const T*>(from);
@@ -38,22 +40,29 @@ struct Entry {
   }
 
   static constexpr hf_metalstm::Op op() {
-    return {int(Kernel::kNumSizes), int(Kernel::kNumWeights), int(Kernel::kNumData), int(Kernel::kFirstSum),
-            &sum_bytes,             &add,                     &packed_bytes,         &pack,
-            &scratch_bytes,         &Kernel::run,             &Kernel::work};
+    return {int(Kernel::kNumSizes),
+            int(Kernel::kNumWeights),
+            int(Kernel::kNumData),
+            int(Kernel::kFirstSum),
+            &sum_bytes,
+            &add,
+            &packed_bytes,
+            &pack,
+            &scratch_bytes,
+            &Kernel::run,
+            &Kernel::work};
   }
 };
 
 }  // namespace
 
 // In the order of OpIndex.
-#define HF_METALSTM_OPS(T)                                                                              \
-  {                                                                                                     \
-    Entry<T, LstmForward<T>>::op(), Entry<T, LstmBackward<T>>::op(), Entry<T, MetaLstmForward<T>>::op(), Entry<T, MetaLstmBackward<T>>::op(),   \
-        Entry<T, GruForward<T>>::op(), Entry<T, GruBackward<T>>::op(), Entry<T, HyperLstmForward<T>>::op(), Entry<T, HyperLstmBackward<T>>::op() \
-  }
+#define HF_METALSTM_OPS(T)                                                                                       \
+  {Entry<T, LstmForward<T>>::op(),      Entry<T, LstmBackward<T>>::op(),     Entry<T, MetaLstmForward<T>>::op(), \
+   Entry<T, MetaLstmBackward<T>>::op(), Entry<T, GruForward<T>>::op(),       Entry<T, GruBackward<T>>::op(),     \
+   Entry<T, HyperLstmForward<T>>::op(), Entry<T, HyperLstmBackward<T>>::op()}
 
-#define HF_METALSTM_INSTRUCTION_SET(variable, name)                                                 \
-  namespace hf_metalstm {                                                                           \
+#define HF_METALSTM_INSTRUCTION_SET(variable, name)                                               \
+  namespace hf_metalstm {                                                                         \
   extern const InstructionSet variable = {name, HF_METALSTM_OPS(float), HF_METALSTM_OPS(double)}; \
   }

@@ -13,8 +13,17 @@
 
 namespace hf_metalstm {
 
-enum OpIndex { kLstmForward, kLstmBackward, kMetaForward, kMetaBackward, kGruForward, kGruBackward, kHyperForward,
-               kHyperBackward, kNumOps };
+enum OpIndex {
+  kLstmForward,
+  kLstmBackward,
+  kMetaForward,
+  kMetaBackward,
+  kGruForward,
+  kGruBackward,
+  kHyperForward,
+  kHyperBackward,
+  kNumOps
+};
 
 // A padded batch and where its real steps are kept. A buffer "of tokens" has one line for each real step, row after row
 // of the batch, each row from its first step to its last; a "padded" buffer has `steps` lines for every row.

@@ -189,14 +189,15 @@ struct LstmBackward {
         [&](int64_t t, int64_t alive) {
           for (int64_t i = 0; i < alive; ++i) {
             const int64_t token = lines.token(i, t);
-            CellBackward<T>{line<T>(data[kGates], token, 4 * h),
-                            t ? line<T>(data[kCells], lines.token(i, t - 1), h) : line<T>(data[kFirstCell], lines.row(i), h),
-                            line<T>(data[kCells], token, h),
-                            m.d_hidden + i * h,
-                            line_or_null<T>(data[kGradOutputs], lines.padded(i, t), h),
-                            m.d_cell + i * h,
-                            m.d_step + i * 4 * h,
-                            m.d_sums + lines.local(i, t) * 4 * h}
+            CellBackward<T>{
+                line<T>(data[kGates], token, 4 * h),
+                t ? line<T>(data[kCells], lines.token(i, t - 1), h) : line<T>(data[kFirstCell], lines.row(i), h),
+                line<T>(data[kCells], token, h),
+                m.d_hidden + i * h,
+                line_or_null<T>(data[kGradOutputs], lines.padded(i, t), h),
+                m.d_cell + i * h,
+                m.d_step + i * 4 * h,
+                m.d_sums + lines.local(i, t) * 4 * h}
                 .run(h);
           }
           multiply(alive, m.d_step, 4 * h, w.hidden, m.d_hidden, h);

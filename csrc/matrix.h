@@ -1,12 +1,12 @@
 // Copyright 2026 The hf_metalstm authors.
 // Licensed under the Apache License, Version 2.0 (the "License"); see the LICENSE file.
 //
-// Matrix products of the size that a recurrent op has: some rows of the batch, or some hundreds of tokens, times a weight
-// matrix; and sums of outer products over tokens, the weights' gradients.
+// Matrix products of the size that a recurrent op has: some rows of the batch, or some hundreds of tokens, times a
+// weight matrix; and sums of outer products over tokens, the weights' gradients.
 //
-// The right factor is packed in panels of up to three vectors' columns, all of a panel's rows one after the other, so that the
-// inner loop reads it in order. A tile of up to kTileRows rows and one panel stays in registers while it runs along the
-// inner axis. Packed panels are padded with zeros to whole vectors; results are written exactly.
+// The right factor is packed in panels of up to three vectors' columns, all of a panel's rows one after the other, so
+// that the inner loop reads it in order. A tile of up to kTileRows rows and one panel stays in registers while it runs
+// along the inner axis. Packed panels are padded with zeros to whole vectors; results are written exactly.
 
 #pragma once
 
@@ -46,8 +46,8 @@ struct Packed {
 
   static int64_t size(int64_t inner, int64_t columns) { return inner * whole_vectors<T>(columns); }
 
-  // Rows [first_inner, +n_inner), columns [first_column, +n_columns) from `source[column * ld + inner]`: a weight matrix
-  // (outputs, inputs) that is applied to its inputs.
+  // Rows [first_inner, +n_inner), columns [first_column, +n_columns) from `source[column * ld + inner]`: a weight
+  // matrix (outputs, inputs) that is applied to its inputs.
   void put_transposed(int64_t first_inner, int64_t n_inner, int64_t first_column, int64_t n_columns, const T* source,
                       int64_t ld) {
     for_columns(first_column, n_columns, [&](T* target, int64_t width, int64_t column, int64_t n) {
@@ -64,7 +64,8 @@ struct Packed {
   }
 
  private:
-  // Calls with each run of columns that lies in one panel: its first element, the panel's width, its column, its length.
+  // Calls with each run of columns that lies in one panel: its first element, the panel's width, its column, its
+  // length.
   template <typename Function>
   void for_columns(int64_t first, int64_t n, Function function) {
     for_panels<T>(columns, [&](int64_t start, int vectors) {
@@ -94,9 +95,9 @@ struct Packed {
   }
 };
 
-// c (rows, vectors) = start + a b. a's element of row r and inner index k is a[r * lda + k], or a[k * lda + r] where it is
-// given transposed. The start is `start[r * ld_start]`: a bias for every row with ld_start 0, c itself, or null for zeros.
-// The last vector of a line of c, and of the start, has the lanes that `last` says.
+// c (rows, vectors) = start + a b. a's element of row r and inner index k is a[r * lda + k], or a[k * lda + r] where it
+// is given transposed. The start is `start[r * ld_start]`: a bias for every row with ld_start 0, c itself, or null for
+// zeros. The last vector of a line of c, and of the start, has the lanes that `last` says.
 template <typename T, bool transposed, int rows, int vectors, typename Last>
 inline __attribute__((always_inline)) void tile(int64_t inner, const T* a, int64_t lda, const T* b, const T* start,
                                                 int64_t ld_start, T* c, int64_t ldc, Last last) {
@@ -137,7 +138,7 @@ void multiply_panel(int64_t rows, int64_t inner, const T* a, int64_t lda, const 
                     T* c, int64_t ldc, Last last) {
   const int64_t step = transposed ? 1 : lda;
   int64_t r = 0;
-#define HF_METALSTM_TILE(n)                                                                                           \
+#define HF_METALSTM_TILE(n)                                                                                    \
   tile<T, transposed, n, vectors>(inner, a + r * step, lda, b, start ? start + r * ld_start : start, ld_start, \
                                   c + r * ldc, ldc, last)
   for (; r + kTileRows <= rows; r += kTileRows) HF_METALSTM_TILE(kTileRows);

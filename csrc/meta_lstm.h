@@ -48,9 +48,9 @@ struct MetaLstmForward {
     kFinalCell,
     kFinalMetaHidden,
     kFinalMetaCell,
-    kSums,        // tokens (4m + 4z): activated meta gates and Q [x ; h]; this and the next null without a backward pass
-    kGates,       // tokens (4h), activated
-    kCells,       // tokens (h)
+    kSums,   // tokens (4m + 4z): activated meta gates and Q [x ; h]; this and the next null without a backward pass
+    kGates,  // tokens (4h), activated
+    kCells,  // tokens (h)
     kMetaHidden,  // tokens (m)
     kMetaCells,   // tokens (m)
     kNumData,
@@ -322,14 +322,15 @@ struct MetaLstmBackward {
         [&](int64_t t, int64_t alive) {
           for (int64_t i = 0; i < alive; ++i) {
             const int64_t token = lines.token(i, t);
-            CellBackward<T>{line<T>(data[kGates], token, 4 * h),
-                            t ? line<T>(data[kCells], lines.token(i, t - 1), h) : line<T>(data[kFirstCell], lines.row(i), h),
-                            line<T>(data[kCells], token, h),
-                            mem.d_state + i * state_width + m,
-                            line_or_null<T>(data[kGradOutputs], lines.padded(i, t), h),
-                            mem.d_cell + i * h,
-                            mem.d_step_gates + i * 4 * h,
-                            mem.d_gates + lines.local(i, t) * 4 * h}
+            CellBackward<T>{
+                line<T>(data[kGates], token, 4 * h),
+                t ? line<T>(data[kCells], lines.token(i, t - 1), h) : line<T>(data[kFirstCell], lines.row(i), h),
+                line<T>(data[kCells], token, h),
+                mem.d_state + i * state_width + m,
+                line_or_null<T>(data[kGradOutputs], lines.padded(i, t), h),
+                mem.d_cell + i * h,
+                mem.d_step_gates + i * 4 * h,
+                mem.d_gates + lines.local(i, t) * 4 * h}
                 .run(h);
           }
           for (int gate = 0; gate < 4; ++gate)
@@ -383,10 +384,10 @@ struct MetaLstmBackward {
     add_outer_products(group.tokens, mem.d_sums, width, 4 * m, hidden, h, mem.outer, sum(kGradMetaHidden), h);
     add_outer_products(group.tokens, d_q, width, 4 * z, hidden, h, mem.outer, sum(kGradQHidden), h);
     add_lines(group.tokens, mem.d_sums, width, 4 * m, sum(kGradMetaBias));
-    add_outer_products(group.tokens, mem.d_z, z, z, InGroupOrder<T>{start, lines, data[kMetaHidden], m, true}, m, mem.outer,
-                       sum(kGradZWeight), m);
-    add_outer_products(group.tokens, mem.d_gates, 4 * h, 4 * h, InGroupOrder<T>{start, lines, data[kVectors], z, false}, z,
-                       mem.outer, sum(kGradB), z);
+    add_outer_products(group.tokens, mem.d_z, z, z, InGroupOrder<T>{start, lines, data[kMetaHidden], m, true}, m,
+                       mem.outer, sum(kGradZWeight), m);
+    add_outer_products(group.tokens, mem.d_gates, 4 * h, 4 * h, InGroupOrder<T>{start, lines, data[kVectors], z, false},
+                       z, mem.outer, sum(kGradB), z);
     if (data[kGradP])
       for (int gate = 0; gate < 4; ++gate)
         add_outer_products(

@@ -1,11 +1,12 @@
 // Copyright 2026 The hf_metalstm authors.
 // Licensed under the Apache License, Version 2.0 (the "License"); see the LICENSE file.
 //
-// The Python module `hf_metalstm._kernels`: chooses an instruction set, divides a batch between threads and runs kernels.
+// The Python module `hf_metalstm._kernels`: chooses an instruction set, divides a batch between threads and runs
+// kernels.
 //
-// It takes addresses and sizes, never a tensor, so it is built without torch and serves every version of it; and it uses the
-// stable ABI of Python only. `hf_metalstm.modeling.recurrent_cpp` is its one caller and answers for what the addresses
-// point to.
+// It takes addresses and sizes, never a tensor, so it is built without torch and serves every version of it; and it
+// uses the stable ABI of Python only. `hf_metalstm.modeling.recurrent_cpp` is its one caller and answers for what the
+// addresses point to.
 
 #define Py_LIMITED_API 0x030A0000
 #define PY_SSIZE_T_CLEAN
@@ -56,8 +57,9 @@ struct Share {
   int64_t most_rows = 0, most_tokens = 0;
 };
 
-// Deals the rows out by length, so that every thread gets its part of the long ones: the next longest always to the thread with
-// the fewest steps so far. Which thread gets what depends on the lengths alone, so a result can be had again.
+// Deals the rows out by length, so that every thread gets its part of the long ones: the next longest always to the
+// thread with the fewest steps so far. Which thread gets what depends on the lengths alone, so a result can be had
+// again.
 std::vector<Share> divide(int64_t rows, const int64_t* lengths, int64_t threads) {
   std::vector<int64_t> order(rows);
   for (int64_t row = 0; row < rows; ++row) order[row] = row;
@@ -100,7 +102,9 @@ struct Worker {
   std::vector<void*> data;
 
   Worker(const Op& op, const Arguments& arguments, const Share& share, bool own_sums)
-      : op(&op), arguments(arguments), share(&share),
+      : op(&op),
+        arguments(arguments),
+        share(&share),
         scratch(allocate(op.scratch_bytes(arguments.sizes, share.most_rows, share.most_tokens))),
         data(arguments.data, arguments.data + op.num_data) {
     if (!own_sums) return;
@@ -126,7 +130,8 @@ struct Worker {
     Arguments own = arguments;
     own.data = data.data();
     for (const Share::Rows& group : share->groups)
-      op->run(own, Group{group.rows.data(), group.starts.data(), int64_t(group.rows.size()), group.tokens}, scratch.get());
+      op->run(own, Group{group.rows.data(), group.starts.data(), int64_t(group.rows.size()), group.tokens},
+              scratch.get());
   }
 };
 
@@ -150,7 +155,8 @@ void run_workers(const Op& op, const Arguments& arguments, int64_t tokens, int64
   for (size_t i = mine; i < workers.size(); ++i) workers[i].run();
   for (std::thread& thread : started) thread.join();
   for (size_t i = 1; i < workers.size(); ++i)
-    workers[i].for_sums([&](int index, int64_t bytes) { op.add(arguments.data[index], workers[i].data[index], bytes); });
+    workers[i].for_sums(
+        [&](int index, int64_t bytes) { op.add(arguments.data[index], workers[i].data[index], bytes); });
 }
 
 // Reads a tuple of integers; -1 and a Python error when it is none.
@@ -233,8 +239,8 @@ PyObject* pack(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// A number that tells weights from weights. Lanes of words, each a chain of steps that are one to one: any single change
-// changes it, several changes cancel once in 2^32 or more.
+// A number that tells weights from weights. Lanes of words, each a chain of steps that are one to one: any single
+// change changes it, several changes cancel once in 2^32 or more.
 uint64_t digest_bytes(const char* bytes, size_t size, uint64_t digest) {
   constexpr int kLanes = 64;
   uint32_t lanes[kLanes];
@@ -263,7 +269,8 @@ PyObject* digest(PyObject*, PyObject* arguments) {
   std::vector<const char*> addresses;
   std::vector<size_t> sizes;
   const Py_ssize_t n = PyTuple_Check(address_tuple) ? PyTuple_Size(address_tuple) : 0;
-  if (read_integers(address_tuple, "addresses", n, addresses) || read_integers(size_tuple, "sizes", n, sizes)) return nullptr;
+  if (read_integers(address_tuple, "addresses", n, addresses) || read_integers(size_tuple, "sizes", n, sizes))
+    return nullptr;
   uint64_t result = 0;
   for (Py_ssize_t i = 0; i < n; ++i) result = digest_bytes(addresses[i], sizes[i], result + sizes[i]);
   return PyLong_FromUnsignedLongLong(result);
@@ -281,11 +288,14 @@ PyObject* run(PyObject*, PyObject* arguments) {
   const Op* op = find_op(set_name, index, is_double);
   std::vector<int64_t> sizes;
   std::vector<void*> data;
-  if (!op || read_sizes(size_tuple, *op, sizes) || read_integers(data_tuple, "data", op->num_data, data)) return nullptr;
-  if (rows < 1 || steps < 1) return PyErr_Format(PyExc_ValueError, "a batch of %lld rows and %lld steps is empty", rows, steps);
+  if (!op || read_sizes(size_tuple, *op, sizes) || read_integers(data_tuple, "data", op->num_data, data))
+    return nullptr;
+  if (rows < 1 || steps < 1)
+    return PyErr_Format(PyExc_ValueError, "a batch of %lld rows and %lld steps is empty", rows, steps);
   try {
     const auto* given = reinterpret_cast<const int64_t*>(lengths_address);
-    const std::vector<int64_t> lengths = given ? std::vector<int64_t>(given, given + rows) : std::vector<int64_t>(rows, steps);
+    const std::vector<int64_t> lengths =
+        given ? std::vector<int64_t>(given, given + rows) : std::vector<int64_t>(rows, steps);
     std::vector<int64_t> starts(rows);
     int64_t tokens = 0;
     for (long long row = 0; row < rows; ++row) {
@@ -295,7 +305,9 @@ PyObject* run(PyObject*, PyObject* arguments) {
       starts[row] = tokens;
       tokens += lengths[row];
     }
-    const Arguments call{{rows, steps, lengths.data(), starts.data(), reverse != 0}, sizes.data(), data.data(),
+    const Arguments call{{rows, steps, lengths.data(), starts.data(), reverse != 0},
+                         sizes.data(),
+                         data.data(),
                          reinterpret_cast<const void*>(packed)};
     // Nothing of Python is touched without its lock, and an exception must not skip taking it again.
     std::exception_ptr failure;
@@ -322,19 +334,27 @@ PyMethodDef kMethods[] = {
      "pack(instruction_set, op, is_double, sizes, weight addresses, target address): lays weights out for the kernels"},
     {"digest", digest, METH_VARARGS, "digest(addresses, bytes) -> a number that changes with the contents"},
     {"run", run, METH_VARARGS,
-     "run(instruction_set, op, is_double, threads, rows, steps, address of lengths or 0, reverse, sizes, data addresses, "
+     "run(instruction_set, op, is_double, threads, rows, steps, address of lengths or 0, reverse, sizes, data "
+     "addresses, "
      "address of packed weights): computes an op over a batch"},
     {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_kernels", "Compiled loops of the recurrent ops.", -1, kMethods,
-                       nullptr, nullptr, nullptr, nullptr};
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
+                       "_kernels",
+                       "Compiled loops of the recurrent ops.",
+                       -1,
+                       kMethods,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr};
 
 }  // namespace
 
 PyMODINIT_FUNC PyInit__kernels() {
   PyObject* module = PyModule_Create(&kModule);
   if (!module) return nullptr;
-  const char* names[] = {"LSTM_FORWARD", "LSTM_BACKWARD", "META_LSTM_FORWARD", "META_LSTM_BACKWARD",
+  const char* names[] = {"LSTM_FORWARD", "LSTM_BACKWARD", "META_LSTM_FORWARD",  "META_LSTM_BACKWARD",
                          "GRU_FORWARD",  "GRU_BACKWARD",  "HYPER_LSTM_FORWARD", "HYPER_LSTM_BACKWARD"};
   static_assert(sizeof names / sizeof *names == hf_metalstm::kNumOps, "one name for each op");
   for (int index = 0; index < hf_metalstm::kNumOps; ++index)

@@ -60,8 +60,8 @@ struct Lines {
   int64_t first_token(int64_t i) const { return batch.starts[row(i)]; }
 };
 
-// Goes through the lines of a group's buffer in order: of(k) is the line's row in the group and position in that row. Calls
-// must come with growing k.
+// Goes through the lines of a group's buffer in order: of(k) is the line's row in the group and position in that row.
+// Calls must come with growing k.
 class LineFinder {
  public:
   explicit LineFinder(const Lines& lines) : lines_(lines), i_(0) {}
@@ -97,7 +97,8 @@ struct InGroupOrder {
   }
 };
 
-// The same one step earlier: the state that a step started from, which for the first step of a row is its initial state.
+// The same one step earlier: the state that a step started from, which for the first step of a row is its initial
+// state.
 template <typename T>
 struct PreviousInGroupOrder {
   LineFinder finder;
@@ -110,7 +111,8 @@ struct PreviousInGroupOrder {
   const T* operator()(int64_t k) {
     const auto place = finder.of(k);
     const bool reverse = lines.batch.reverse;
-    if (place.position == (reverse ? lines.length(place.i) - 1 : 0)) return line<T>(first_states, lines.row(place.i), width);
+    if (place.position == (reverse ? lines.length(place.i) - 1 : 0))
+      return line<T>(first_states, lines.row(place.i), width);
     const int64_t first = tokens ? lines.first_token(place.i) : lines.first_padded(place.i);
     return line<T>(data, first + place.position + (reverse ? 1 : -1), width);
   }
@@ -178,7 +180,7 @@ struct CellForward {
   T* cell;              // updated
   T* kept_cell;         // receives the new cell; or null
   T* hidden;
-  T* output;            // both receive h_t; or null
+  T* output;  // both receive h_t; or null
 
   inline void run(int64_t n) const {
     for_vectors<T>(n, [&](int64_t j, auto lanes) {

@@ -1,8 +1,8 @@
 // Copyright 2026 The hf_metalstm authors.
 // Licensed under the Apache License, Version 2.0 (the "License"); see the LICENSE file.
 //
-// Vector registers of the instruction set that the file is compiled for, and loops over lines of any length: whole vectors
-// first, then one partial vector, whose missing lanes are neither read nor written.
+// Vector registers of the instruction set that the file is compiled for, and loops over lines of any length: whole
+// vectors first, then one partial vector, whose missing lanes are neither read nor written.
 
 #pragma once
 

@@ -114,7 +114,7 @@ def run_kernel(
 
 
 def _check_tensors(op: str, tensors: Sequence[Tensor | None]) -> bool:
-    """Whether all are float64; the last line before raw memory, where a mistake of this package would be a wild write."""
+    """Whether all are float64. The last line before raw memory, where a mistake would be a wild write."""
     dtype = next(tensor.dtype for tensor in tensors if tensor is not None)
     for tensor in tensors:
         if tensor is not None and not (

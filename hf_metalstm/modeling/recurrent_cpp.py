@@ -3,9 +3,9 @@
 #
 """LSTM and GRU in compiled code, as custom operators of torch.
 
-Each op is one operator forward and one backward over the whole padded batch, so torch.compile and torch.export keep it as
-one node. What the backward pass reads has room for every step of the padded batch, which makes its shape known before the
-lengths are; what short rows leave untouched costs no memory.
+Each op is one operator forward and one backward over the whole padded batch, so torch.compile and torch.export keep it
+as one node. What the backward pass reads has room for every step of the padded batch, so its shape is known before
+the lengths are; what short rows leave untouched costs no memory.
 """
 
 from collections.abc import Sequence

@@ -207,7 +207,7 @@ def _hyper_lstm(
 
 
 def _new_hyper_buffers(like: Tensor, room: int, h: int, m: int, z: int) -> list[Tensor]:
-    """Hyper gates with W_x x, gates, cells, hyper hidden states, hyper cells, W_h h, z vectors, scales of both products."""
+    """Hyper gates with W_x x, gates, cells, hyper states, hyper cells, W_h h, z vectors, scales of both products."""
     return [like.new_empty(room, size) for size in (4 * m + 4 * h, 4 * h, h, m, m, 4 * h, _PARTS * z, 8 * h)]
 
 
