@@ -11,13 +11,19 @@ from . import _registration
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .data.conll import read_conll
+    from .data.conllu import read_conllu
     from .data.dmn_collator import DataCollatorForDMN
+    from .data.tag_alignment import align_dataset
+    from .data.tag_schemes import convert_tags, detect_scheme
+    from .data.token_classification_collator import DataCollatorForTagging
+    from .metrics.evaluate_tagging import Conlleval, StrictChunks
+    from .metrics.tagging import TaggingMetrics, score_tags
+    from .modeling.character_features import CharacterVocabulary
     from .modeling.configuration_meta_lstm import MetaLSTMConfig
-    from .modeling.modeling_meta_lstm import (
-        MetaLSTMForSequenceClassification,
-        MetaLSTMModel,
-        MetaLSTMPreTrainedModel,
-    )
+    from .modeling.crf import LinearChainCRF
+    from .modeling.modeling_meta_lstm import MetaLSTMForSequenceClassification, MetaLSTMModel, MetaLSTMPreTrainedModel
+    from .modeling.tag_constraints import allowed_transitions
     from .pipelines.text_classification import MultiTaskTextClassificationPipeline
     from .tokenization.tokenization_dmn import DMNTokenizer
     from .tokenization.tokenization_word import WordTokenizer
@@ -25,28 +31,54 @@ if TYPE_CHECKING:
 
 # Where each public name lives. The models' files travel to the Hub, so they are named in full rather than re-exported.
 _HOMES = {
+    "CharacterVocabulary": "modeling.character_features",
+    "Conlleval": "metrics.evaluate_tagging",
     "DMNTokenizer": "tokenization.tokenization_dmn",
     "DataCollatorForDMN": "data.dmn_collator",
+    "DataCollatorForTagging": "data.token_classification_collator",
+    "LinearChainCRF": "modeling.crf",
     "MetaLSTMConfig": "modeling.configuration_meta_lstm",
     "MetaLSTMForSequenceClassification": "modeling.modeling_meta_lstm",
     "MetaLSTMModel": "modeling.modeling_meta_lstm",
     "MetaLSTMPreTrainedModel": "modeling.modeling_meta_lstm",
     "MultiTaskTextClassificationPipeline": "pipelines.text_classification",
     "MultiTaskTrainer": "training.multitask_trainer",
+    "StrictChunks": "metrics.evaluate_tagging",
+    "TaggingMetrics": "metrics.tagging",
     "WordTokenizer": "tokenization.tokenization_word",
+    "align_dataset": "data.tag_alignment",
+    "allowed_transitions": "modeling.tag_constraints",
+    "convert_tags": "data.tag_schemes",
+    "detect_scheme": "data.tag_schemes",
+    "read_conll": "data.conll",
+    "read_conllu": "data.conllu",
+    "score_tags": "metrics.tagging",
 }
 
 __all__ = [  # noqa: F822
+    "CharacterVocabulary",
+    "Conlleval",
     "DMNTokenizer",
     "DataCollatorForDMN",
+    "DataCollatorForTagging",
+    "LinearChainCRF",
     "MetaLSTMConfig",
     "MetaLSTMForSequenceClassification",
     "MetaLSTMModel",
     "MetaLSTMPreTrainedModel",
     "MultiTaskTextClassificationPipeline",
     "MultiTaskTrainer",
+    "StrictChunks",
+    "TaggingMetrics",
     "WordTokenizer",
     "__version__",
+    "align_dataset",
+    "allowed_transitions",
+    "convert_tags",
+    "detect_scheme",
+    "read_conll",
+    "read_conllu",
+    "score_tags",
 ]
 
 

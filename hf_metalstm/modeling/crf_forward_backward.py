@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-# float64 reaches down to exp(-708); the rest of the way is left to the products of two directions.
-_SAFE_RANGE = 300.0
+# float64 reaches down to exp(-708); the rest is for the number of tags and for rounding.
+_SAFE_RANGE = 600.0
 
 
 class ChainScores(NamedTuple):
@@ -53,8 +53,9 @@ class ChainSums(NamedTuple):
 def scaling_is_safe(scores: ChainScores) -> bool:
     """Whether `scaled_sums` can represent every reachable tag's probability.
 
-    Relative to the most probable tag, a tag loses at most the range of the scores at each of the steps that it takes to
-    get from any tag to any other.
+    Where any tag is reached from any other in k steps, a tag's probability, relative to the most probable one of its
+    step, is at least exp(-k * range of the scores of a step) / number of tags; the end of the chain is one step more.
+    In the product of two directions, what is too small to be represented is nothing beside the sum.
     """
     if scores.emissions.device.type == "mps":  # which has no float64
         return False
@@ -65,13 +66,14 @@ def scaling_is_safe(scores: ChainScores) -> bool:
             return False
         reach, steps = (reach.float() @ allowed.float()) > 0, steps + 1
     low, high = scores.emissions.aminmax(dim=2)
-    width = (high - low).max()
+    ranges = []
     for part in (scores.start, scores.end, scores.transitions):
         finite = part[part > -torch.inf]
         if not len(finite):
             return False
-        width = width + (finite.max() - finite.min())
-    return bool(width * steps < _SAFE_RANGE)  # False for NaN
+        ranges.append(finite.max() - finite.min())
+    width = (high - low).max() + torch.stack(ranges).max()
+    return bool(width * (steps + 1) < _SAFE_RANGE)  # False for NaN
 
 
 @torch.compiler.disable
@@ -182,9 +184,8 @@ class _LogPartition(Function):
 
     @staticmethod
     def forward(ctx: Any, *scores: Tensor) -> Tensor:
-        sums = chain_sums(ChainScores(*scores), any(ctx.needs_input_grad))
-        if sums.marginals is not None:
-            ctx.save_for_backward(sums.marginals, sums.pairs, scores[4])
+        sums = chain_sums(ChainScores(*scores), both_directions=True)
+        ctx.save_for_backward(sums.marginals, sums.pairs, scores[4])
         return sums.log_partition
 
     @staticmethod
@@ -200,6 +201,8 @@ class _LogPartition(Function):
 @torch.compiler.disable
 def log_partition(scores: ChainScores) -> Tensor:
     """(batch,): log of the sum of exp(score) over all tag sequences of each row, differentiable once."""
+    if not (torch.is_grad_enabled() and any(part.requires_grad for part in scores)):
+        return chain_sums(scores, both_directions=False).log_partition
     result: Tensor = _LogPartition.apply(*scores)
     return result
 

@@ -247,12 +247,22 @@ def random_scores(scale, steps=7, batch=3, tags=4):
     return ChainScores(*parts, transitions, torch.tensor([steps, 1, 4]))
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-def test_both_forms_of_the_loop_agree(scale):
-    scores = random_scores(scale)
-    assert scaling_is_safe(scores)
-    for fast, slow in zip(scaled_sums(scores, True), log_sums(scores, True), strict=True):
-        torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-13)
+@pytest.mark.parametrize("scheme", [None, "IOB2", "IOBES"])
+def test_both_forms_of_the_loop_agree_up_to_the_limit_of_the_fast_one(scheme):
+    labels = ["O", "B-X", "I-X"] + (["E-X", "S-X"] if scheme == "IOBES" else ["B-Y", "I-Y"])
+    fast_ones = []
+    for scale in (0.1, 1.0, 3.0, 10.0, 20.0, 30.0, 40.0, 60.0):
+        scores = random_scores(scale, steps=40, tags=5)
+        if scheme is not None:
+            allowed = allowed_transitions(labels, scheme)
+            parts = zip(scores[1:4], (allowed.start, allowed.end, allowed.transitions), strict=True)
+            scores = ChainScores(scores[0], *(part.masked_fill(~ok, -torch.inf) for part, ok in parts), scores[4])
+        if not scaling_is_safe(scores):
+            continue
+        fast_ones.append(scale)
+        for fast, slow in zip(scaled_sums(scores, True), log_sums(scores, True), strict=True):
+            torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-13)
+    assert fast_ones[-1] >= 10.0
 
 
 def test_scores_too_wide_for_probabilities_take_the_logarithms():
