@@ -175,7 +175,7 @@ def prepare_stories(data: DatasetDict, tokenizer: DMNTokenizer, unknown_words: s
     texts: dict[str, None] = {}
     prepared = DatasetDict()
     for split, rows in data.items():
-        columns = {name: list(rows[name]) for name in rows.column_names}
+        columns = {name: rows[name][:] for name in rows.column_names}
         names = [
             source if source not in (None, "generated") else f"{split} split, row {row}"
             for row, source in enumerate(columns.get("source", [None] * rows.num_rows))

@@ -34,7 +34,7 @@ def split_sentences(paragraph: str) -> list[str]:
         before, after = paragraph[start : end.start()], paragraph[end.end() : end.end() + 100].lstrip()
         if end["marks"] and set(end["marks"]) <= {".", "…"} and not lowercase and after[:1].islower():
             continue
-        if end["marks"] == "." and _is_abbreviation(before, after):
+        if end["marks"] == "." and _is_abbreviation(before):
             continue
         sentences.append(paragraph[start : end.end()])
         start = end.end()
@@ -42,9 +42,9 @@ def split_sentences(paragraph: str) -> list[str]:
     return [" ".join(sentence.split()) for sentence in sentences if any(map(str.isalnum, sentence))]
 
 
-def _is_abbreviation(before: str, after: str) -> bool:
-    """Whether a full stop between the two belongs to the word before it, and the sentence goes on."""
-    if not after or not before.split():
+def _is_abbreviation(before: str) -> bool:
+    """Whether a full stop behind this belongs to its last word alone, and the sentence goes on."""
+    if not before.split():
         return False
     last = before.split()[-1].strip("\"'“‘«([")
     # An initial is one capital; "I" ends sentences far more often than it abbreviates a name.

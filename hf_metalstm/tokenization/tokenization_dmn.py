@@ -76,7 +76,7 @@ class DMNTokenizer(WordTokenizer):
         if missing:
             raise ValueError(f"the dataset has no column {missing[0]!r}; it has {', '.join(data.column_names)}")
         tokenizer = cls.train_from_iterator(
-            _story_texts(data["facts"], data["question"]),
+            _story_texts(data),
             lowercase=lowercase,
             split=split,
             min_frequency=min_frequency,
@@ -88,7 +88,7 @@ class DMNTokenizer(WordTokenizer):
         assert isinstance(tokenizer, DMNTokenizer)
         learned = tokenizer.get_vocab()
         special = sorted(tokenizer.all_special_tokens, key=learned.__getitem__)
-        answers = {tokenizer._answer_token(word) for words in data["answer"] for word in words} - set(special)
+        answers = {tokenizer._answer_token(word) for words in data["answer"][:] for word in words} - set(special)
         words = [word for word in sorted(learned, key=learned.__getitem__) if word not in special]
         words += sorted(answers.difference(words))
         if max_size is not None:
@@ -260,12 +260,14 @@ def _question_of(story: Mapping[str, Any], name: str) -> str:
     return question
 
 
-def _story_texts(facts_of_rows: Iterable[list[str]], questions: Iterable[str]) -> Iterator[list[str]]:
+def _story_texts(data: Any) -> Iterator[list[str]]:
     before: list[str] = []
-    for facts, question in zip(facts_of_rows, questions, strict=True):
-        new = facts[len(before) :] if before == facts[: len(before)] else facts
-        before = facts
-        yield [*new, question]
+    # A data set hands out many rows far faster than row by row.
+    for rows in data.select_columns(["facts", "question"]).iter(batch_size=1000):
+        for facts, question in zip(rows["facts"], rows["question"], strict=True):
+            new = facts[len(before) :] if before == facts[: len(before)] else facts
+            before = facts
+            yield [*new, question]
 
 
 # Saving writes this file and those it imports beside tokenizer.json.

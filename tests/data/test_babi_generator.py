@@ -345,6 +345,23 @@ def longest(task, vocabulary, limit=24):
 
 
 @ALL
+def test_each_kind_needs_as_many_facts_as_its_name_says(task):
+    number_of = {2: 2, 3: 3, 14: 2, 15: 2, 16: 3}
+    questions = [question for story in generate_stories(task, 200) for question in story.questions]
+    counts = {len(question.supporting_facts) for question in questions}
+    if task in (7, 8):
+        assert counts >= {1, 2, 3}
+    elif task in (11, 13):
+        assert counts == {2, 3}
+    elif task in (17, 18):
+        assert min(counts) == 2
+    elif task == 19:
+        assert all(len(question.supporting_facts) == len(question.answer) == 2 for question in questions)
+    else:
+        assert counts == {number_of.get(task, 1)}
+
+
+@ALL
 @settings(max_examples=25)
 @given(data=st.data())
 def test_the_solver_agrees_for_any_seed_length_and_vocabulary(task, data):
@@ -461,6 +478,18 @@ def test_longer_stories_have_more_facts(task):
     assert sum(len(s.facts) for s in short) / len(short) < length
 
 
+@pytest.mark.parametrize("task", [6, 9, 10])
+def test_that_a_place_is_named_does_not_give_the_answer_away(task):
+    answers = Counter()
+    for story in generate_stories(task, 400):
+        for question in story.questions:
+            place = re.fullmatch(r"Is \w+ in the (\w+)\?", question.text)[1]
+            if any(place in re.findall(r"\w+", fact) for fact in story.facts[: question.position]):
+                answers[question.answer] += 1
+    assert sum(answers.values()) > 360
+    assert max(answers.values()) < 1.3 * min(answers.values())
+
+
 def test_longer_maps_have_longer_ways():
     lengths = {n: {len(q.answer) for s in generate_stories(19, 50, n) for q in s.questions} for n in (2, 5, 9)}
     assert lengths[2] == lengths[5] == {2} and max(lengths[9]) == 4
@@ -503,6 +532,8 @@ def test_written_folders_hold_what_is_generated(tmp_path):
     generated = generate_babi([4, 8], train_size=30, validation_size=0, test_size=10, seed=5)
     assert read["test"].remove_columns("source").to_list() == generated["test"].remove_columns("source").to_list()
     assert read["train"].num_rows + read["validation"].num_rows == 60
+    with pytest.raises(ValueError, match="the test size is 0, but a file needs at least one story"):
+        write_babi(tmp_path, tasks=[1], train_size=5, test_size=0)
 
 
 @pytest.mark.parametrize(

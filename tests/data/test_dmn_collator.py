@@ -164,13 +164,15 @@ def test_wrong_rows_of_files_are_named_by_file_and_line(tokenizer, tmp_path):
 
 
 def test_unknown_words_of_all_splits_are_listed_once(tokenizer):
-    data = stories()
+    data = stories(question=["e", "Odd"])
     data["test"] = Dataset.from_dict({"facts": [["a new", "word"]], "question": ["New b?"], "answer": [["a"]]})
     with pytest.warns(UserWarning) as caught:
         prepared = prepare_stories(data, tokenizer)
-    assert [str(one.message) for one in caught] == ["3 words are not in the vocabulary and read as <unk>: new, word, ?"]
+    assert [str(one.message) for one in caught] == [
+        "4 words are not in the vocabulary and read as <unk>: odd, new, word, ?"
+    ]
     assert prepared["test"]["supporting_facts"][0] is None
-    with pytest.raises(ValueError, match="3 words are not in the vocabulary: new, word"):
+    with pytest.raises(ValueError, match="4 words are not in the vocabulary: odd, new, word"):
         prepare_stories(data, tokenizer, unknown_words="refuse")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

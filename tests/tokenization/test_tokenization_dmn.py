@@ -78,6 +78,12 @@ def test_of_several_splits_train_alone_is_read():
         DMNTokenizer.train_from_dataset(train.remove_columns("answer"))
 
 
+def test_an_answer_spelt_as_a_special_token_is_not_learned():
+    data = Dataset.from_dict({"facts": [["a"]], "question": ["b"], "answer": [["<unk>", "c"]]})
+    tokenizer = DMNTokenizer.train_from_dataset(data)
+    assert tokenizer.get_vocab() == {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "b": 5, "c": 6}
+
+
 def test_case_splitting_and_special_tokens_are_options():
     data = Dataset.from_dict(ROWS)
     tokenizer = DMNTokenizer.train_from_dataset(data, lowercase=False, split="whitespace", eos_token="[END]")

@@ -163,6 +163,8 @@ def write_babi(
         splits = _generate(number, {"train": train_size, "test": test_size}, story_length, vocabulary, seed)
         folder.mkdir(parents=True, exist_ok=True)
         for split, stories in splits.items():
+            if not stories:
+                raise ValueError(f"the {split} size is 0, but a file needs at least one story")
             path = folder / f"qa{number}_{KINDS[number].name}_{split}.txt"
             path.write_text(format_babi(stories), encoding="utf-8")
             written.append(path)

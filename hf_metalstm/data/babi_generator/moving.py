@@ -149,9 +149,9 @@ def tell_three_supporting_facts(scene: Scene) -> None:
         for thing, stops in world.stops.items():
             for index in range(1, len(stops)):
                 before, after = stops[index - 1 : index + 1]
-                # The place changes only while one person carries the object; it must have been there a single time.
-                elsewhere = [stop for stop in stops if stop.place == after.place]
-                if before.take == after.take and len(elsewhere) == 1:
+                # The object must have been there a single time. So no new carrier took it there or brought it there:
+                # that one starts where the last one left it, which makes two stops at the same place.
+                if [stop.place for stop in stops].count(after.place) == 1:
                     text = f"Where was the {thing} before the {after.place}?"
                     found.append(Candidate(text, (before.place,), (after.take, after.move, before.move)))
         return found
@@ -191,7 +191,7 @@ def tell_yes_no_questions(scene: Scene) -> None:
         return [
             Candidate(f"Is {who} in the {asked}?", ("yes" if asked == place else "no",), (world.move[who],))
             for who, place in world.place.items()
-            for asked in (place, scene.elsewhere(place))
+            for asked in (place, scene.decoy(place))
         ]
 
     scene.play(world.act, candidates)

@@ -52,6 +52,15 @@ class Scene:
         """Any place but these."""
         return self.rng.choice([place for place in self.vocabulary.places if place not in places])
 
+    def decoy(self, *places: str) -> str:
+        """A place other than these to ask about, one that the story names if there is any.
+
+        If only true places were named before, that a place is named would give the answer away.
+        """
+        named = {word.rstrip(".") for fact in self.story.facts for word in fact.split()}
+        known = [place for place in self.vocabulary.places if place in named and place not in places]
+        return self.rng.choice(known) if known else self.elsewhere(*places)
+
     def ask(self, candidates: Iterable[Candidate]) -> bool:
         """Asks the candidate whose answer was given least so far; False when there is none that is new."""
         position = len(self.story.facts)

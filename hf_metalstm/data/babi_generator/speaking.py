@@ -34,7 +34,7 @@ def tell_simple_negation(scene: Scene) -> None:
         for who, (place, there, fact) in known.items():
             found.append(Candidate(f"Is {who} in the {place}?", ("yes" if there else "no",), (fact,)))
             if there:
-                found.append(Candidate(f"Is {who} in the {scene.elsewhere(place)}?", ("no",), (fact,)))
+                found.append(Candidate(f"Is {who} in the {scene.decoy(place)}?", ("no",), (fact,)))
         return found
 
     scene.play(act, candidates)
@@ -60,7 +60,7 @@ def tell_indefinite_knowledge(scene: Scene) -> None:
         for who, (places, fact) in known.items():
             answer = "yes" if len(places) == 1 else "maybe"
             found += [Candidate(f"Is {who} in the {place}?", (answer,), (fact,)) for place in places]
-            found.append(Candidate(f"Is {who} in the {scene.elsewhere(*places)}?", ("no",), (fact,)))
+            found.append(Candidate(f"Is {who} in the {scene.decoy(*places)}?", ("no",), (fact,)))
         return found
 
     scene.play(act, candidates)
