@@ -75,13 +75,18 @@ class LinearChainCRF(nn.Module):
                     f"allowed.{field} has shape {tuple(part.shape)}, but {num_tags} tags need {shape}: make it from "
                     "the labels of this chain"
                 )
-            self.register_buffer(f"{name}_allowed", part)
+            self.register_buffer(f"{name}_allowed", None if part is None else torch.empty_like(part))
+        self._allowed = allowed
         self.init_weights()
 
     def init_weights(self) -> None:
-        """Draws all scores from U(-0.1, 0.1)."""
+        """Draws all scores from U(-0.1, 0.1) and sets the constraints."""
         for scores in (self.start_scores, self.end_scores, self.transition_scores):
             init.uniform_(scores, -0.1, 0.1)
+        # Buffers are set here too: loading a checkpoint that lacks them leaves them undefined.
+        if self._allowed is not None:
+            for name, part in zip(("start", "end", "transition"), self._allowed, strict=True):
+                init.copy_(self.get_buffer(f"{name}_allowed"), part)
 
     def extra_repr(self) -> str:
         return f"num_tags={self.num_tags}, constrained={self.transition_allowed is not None}"
@@ -113,7 +118,8 @@ class LinearChainCRF(nn.Module):
                 tags = labels[row][chain[row]].tolist()
                 raise ValueError(
                     f"labels[{row}] are {_shown(tags)}, a sequence that the constraints forbid: {self._fault(tags)}. "
-                    "Convert the tags to the scheme of the constraints, or do without these"
+                    "Convert the tags to the scheme of the constraints (a sentence that was cut within a chunk may "
+                    "break it at its border), or do without constraints"
                 )
         return -likelihood.sum() / chain.any(1).sum().clamp(min=1)
 
@@ -141,7 +147,7 @@ class LinearChainCRF(nn.Module):
             taken = self.transition_scores.to(score.dtype).flatten().index_select(0, pairs.flatten()).view_as(pairs)
             score = score + taken.where(real[1:], 0.0).sum(0)
             score = score + self.start_scores.to(score.dtype)[tags[0]] + self.end_scores.to(score.dtype)[last]
-            result = score - self._checked(log_partition(scores), scores)
+            result = score - self._checked(log_partition(scores), chain)
             if self.transition_allowed is not None:
                 assert self.start_allowed is not None and self.end_allowed is not None
                 possible = (self.transition_allowed.flatten()[pairs] | ~real[1:]).all(0)
@@ -156,7 +162,7 @@ class LinearChainCRF(nn.Module):
         chain = self._chain_mask(emissions, attention_mask, tagged)
         scores, _ = self._chain_scores(emissions, chain)
         with torch.autocast(emissions.device.type, enabled=False):
-            return self._checked(log_partition(scores), scores).where(chain.any(1), 0.0)
+            return self._checked(log_partition(scores), chain).where(chain.any(1), 0.0)
 
     @torch.no_grad()
     def marginals(
@@ -173,7 +179,7 @@ class LinearChainCRF(nn.Module):
         scores, tokens = self._chain_scores(emissions, chain)
         with torch.autocast(emissions.device.type, enabled=False):
             sums = chain_sums(scores, both_directions=True)
-        self._checked(sums.log_partition, scores)
+        self._checked(sums.log_partition, chain)
         assert sums.marginals is not None
         probabilities = tokens.to_places(sums.marginals.transpose(0, 1).contiguous())
         return probabilities.masked_fill(~chain[..., None], 0.0)
@@ -266,15 +272,13 @@ class LinearChainCRF(nn.Module):
         steps = tokens.to_front(known).transpose(0, 1).contiguous()  # (tokens, batch, tags)
         return ChainScores(steps, start, end, transitions, lengths), tokens
 
-    def _checked(self, partition: Tensor, scores: ChainScores) -> Tensor:
+    def _checked(self, partition: Tensor, chain: Tensor) -> Tensor:
         """Raises ValueError where the constraints leave a row no sequence at all."""
         if self.transition_allowed is not None and values_are_known():
-            impossible = (partition == -torch.inf).nonzero()
+            impossible = ((partition == -torch.inf) & chain.any(1)).nonzero()
             if len(impossible):
                 row = int(impossible[0])
-                raise ValueError(
-                    f"row {row}: the constraints allow no sequence of {int(scores.lengths[row])} tags at all"
-                )
+                raise ValueError(f"row {row}: the constraints allow no sequence of {int(chain[row].sum())} tags at all")
         return partition
 
     def _fault(self, tags: list[int]) -> str:

@@ -120,8 +120,9 @@ def allowed_transitions(labels: Sequence[str], scheme: str) -> AllowedTransition
             raise ValueError(f"labels[{index}] is {label!r}, but {scheme} has no tags with {prefix}-")
         if label in labels[:index]:
             raise ValueError(f"labels[{index}] is {label!r}, which labels[{list(labels).index(label)}] is already")
+    # On the CPU, also where a model is built on the meta device: the values are needed to initialise it.
     return AllowedTransitions(
-        torch.tensor([may_follow(None, label, scheme) for label in labels]),
-        torch.tensor([may_follow(label, None, scheme) for label in labels]),
-        torch.tensor([[may_follow(before, after, scheme) for after in labels] for before in labels]),
+        torch.tensor([may_follow(None, label, scheme) for label in labels], device="cpu"),
+        torch.tensor([may_follow(label, None, scheme) for label in labels], device="cpu"),
+        torch.tensor([[may_follow(before, after, scheme) for after in labels] for before in labels], device="cpu"),
     )

@@ -274,6 +274,41 @@ def test_scores_too_wide_for_probabilities_take_the_logarithms():
     assert not scaling_is_safe(absorbing)
 
 
+def test_constraints_survive_a_model_that_is_built_without_memory_and_loaded_without_them():
+    allowed = allowed_transitions(BIO, "IOB2")
+    with torch.device("meta"):
+        crf = LinearChainCRF(5, allowed_transitions(BIO, "IOB2"))
+    crf.to_empty(device="cpu").init_weights()
+    assert torch.equal(crf.transition_allowed, allowed.transitions) and torch.equal(crf.start_allowed, allowed.start)
+    assert torch.equal(crf.end_allowed, allowed.end) and crf.transition_scores.abs().max() <= 0.1
+
+
+def test_rows_without_a_tag_disturb_nobody():
+    crf = LinearChainCRF(2, allowed_transitions(["B-X", "E-X"], "IOBES"))  # which allow no sequence of one tag
+    emissions, tagged = torch.randn(2, 2, 2), torch.tensor([[1, 1], [0, 0]])
+    assert crf.log_partition(emissions, tagged=tagged)[1] == 0
+    assert crf.decode(emissions, tagged=tagged).tolist() == [[0, 1], [-100, -100]]
+    torch.testing.assert_close(
+        crf.marginals(emissions, tagged=tagged), torch.tensor([[[1.0, 0], [0, 1]], [[0, 0]] * 2])
+    )
+    assert crf(emissions, torch.tensor([[0, 1], [-100, -100]])).detach() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("scheme", [None, "IOB2"])
+def test_cuda_gives_what_the_cpu_gives(scheme):
+    crf = make_crf(5, None if scheme is None else allowed_transitions(BIO, scheme))
+    emissions = torch.randn(3, 6, 5, dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
+    labels = torch.zeros(3, 6, dtype=torch.long)
+    expected = [crf(emissions, labels, mask).detach(), crf.marginals(emissions, mask), crf.decode(emissions, mask)]
+    crf, emissions, labels, mask = crf.cuda(), emissions.cuda(), labels.cuda(), mask.cuda()
+    found = [crf(emissions, labels, mask).detach(), crf.marginals(emissions, mask), crf.decode(emissions, mask)]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other)
+
+
 def test_constraints_travel_with_the_state():
     crf = LinearChainCRF(5, allowed_transitions(BIO, "IOB2"))
     other = LinearChainCRF(5, allowed_transitions(BIO, "IOB1"))
