@@ -26,7 +26,7 @@ FLAGS = [
     "-ffp-contract=fast",
     "-fvisibility=hidden",
 ]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-Og"]
 # One file for each instruction set, with flags that no other file may have: the processor is asked at run time.
 FLAGS_OF_FILE = {
     "kernels_avx2.cpp": ["-mavx2", "-mfma"],

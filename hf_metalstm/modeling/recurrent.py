@@ -4,16 +4,18 @@
 """Sequence operations of the package's recurrent models, and the one place where their backend is chosen.
 
 Every op runs one direction over a padded batch with the length of each row, so padding never changes a result, and
-gives the outputs of all steps and the state after each row's last real step. Two backends compute the same numbers:
+gives the outputs of all steps and the state after each row's last real step. Three backends compute the same numbers:
 
-* "torch" (the default): one autograd Function over the whole sequence, in pure PyTorch, any device;
+* "cpp": compiled loops, the default where the package was built with them; CPU only, other devices take "torch";
+* "torch": one autograd Function over the whole sequence, in pure PyTorch, any device;
 * "reference": the naive formulas, step by step, for checking.
 
-The environment variable `HF_METALSTM_BACKEND` or `use_backend` chooses one explicitly.
+The environment variable `HF_METALSTM_BACKEND` or `use_backend` chooses one explicitly. torch.compile and torch.export
+keep an op of "cpp" as one node of their graph and call the others outside of it.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -21,35 +23,62 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .compiled_kernels import kernels_available
+from .recurrent_cpp import lstm as _cpp_lstm
+from .recurrent_cpp_generated import meta_lstm as _cpp_meta_lstm
 from .recurrent_reference import lstm as _reference_lstm
 from .recurrent_reference import meta_lstm as _reference_meta_lstm
 from .recurrent_torch import lstm as _torch_lstm
 from .recurrent_torch import meta_lstm as _torch_meta_lstm
 from .recurrent_types import LSTMState, LSTMWeights, MetaLSTMState, MetaLSTMWeights
 
+
+def _untraced(**ops: Any) -> SimpleNamespace:
+    """Ops whose time loop is Python: tracing would unroll it, for minutes and again for every new length."""
+
+    def with_lengths_checked(op: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        @torch.compiler.disable
+        def checked(inputs: Tensor, weights: Any, lengths: Tensor | None, *rest: Any) -> Any:
+            if lengths is not None:
+                _check_lengths(op, lengths, inputs.shape[1])
+            return run(inputs, weights, lengths, *rest)
+
+        return checked
+
+    return SimpleNamespace(**{name: with_lengths_checked(name, run) for name, run in ops.items()})
+
+
+def _check_lengths(op: str, lengths: Tensor, steps: int) -> None:
+    bad = ((lengths < 1) | (lengths > steps)).nonzero()
+    if bad.numel():
+        row = int(bad[0])
+        raise ValueError(f"{op}: lengths[{row}] is {int(lengths[row])}, but a row has 1..{steps} steps")
+
+
 _BACKENDS = {
-    "torch": SimpleNamespace(lstm=_torch_lstm, meta_lstm=_torch_meta_lstm),
-    "reference": SimpleNamespace(lstm=_reference_lstm, meta_lstm=_reference_meta_lstm),
+    "cpp": SimpleNamespace(lstm=_cpp_lstm, meta_lstm=_cpp_meta_lstm),
+    "torch": _untraced(lstm=_torch_lstm, meta_lstm=_torch_meta_lstm),
+    "reference": _untraced(lstm=_reference_lstm, meta_lstm=_reference_meta_lstm),
 }
-_DEFAULT = "torch"
 _chosen: list[str] = []
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def available_backends() -> list[str]:
-    """Names that `use_backend` and `HF_METALSTM_BACKEND` accept."""
-    return list(_BACKENDS)
+    """Names that `use_backend` and `HF_METALSTM_BACKEND` accept here."""
+    return [name for name in _BACKENDS if name != "cpp" or kernels_available()]
 
 
+@torch.compiler.assume_constant_result
 def current_backend() -> str:
-    """Name of the backend that the next call of an op takes.
+    """Name of the backend that the next call of an op takes; what is compiled keeps the one it was compiled with.
 
     Raises:
-        ValueError: `HF_METALSTM_BACKEND` names a backend that does not exist.
+        ValueError: `HF_METALSTM_BACKEND` names a backend that does not exist or was not built.
     """
     if _chosen:
         return _chosen[-1]
-    return _check_backend(os.environ.get("HF_METALSTM_BACKEND") or _DEFAULT, "HF_METALSTM_BACKEND")
+    return _check_backend(os.environ.get("HF_METALSTM_BACKEND") or available_backends()[0], "HF_METALSTM_BACKEND")
 
 
 @contextmanager
@@ -60,7 +89,7 @@ def use_backend(name: str) -> Iterator[None]:
         name: one of `available_backends()`.
 
     Raises:
-        ValueError: there is no such backend.
+        ValueError: there is no such backend, or it was not built.
 
     Example:
         >>> import torch
@@ -79,15 +108,31 @@ def use_backend(name: str) -> Iterator[None]:
 
 
 def _check_backend(name: str, source: str) -> str:
+    available = ", ".join(available_backends())
     if name not in _BACKENDS:
-        raise ValueError(f"{source} is {name!r}; available: {', '.join(_BACKENDS)}")
+        raise ValueError(f"{source} is {name!r}; available: {available}")
+    if name not in available_backends():
+        raise ValueError(
+            f"{source} is 'cpp', but hf_metalstm was installed without its compiled kernels; available: {available}. "
+            "To have them, install a C++17 compiler (GCC or Clang), then the package again from its sources: "
+            "HF_METALSTM_KERNELS=require pip install --force-reinstall --no-deps --no-binary hf-metalstm hf-metalstm"
+        )
     return name
+
+
+def _backend_for(device: torch.device) -> str:
+    """The current backend, but where that is compiled for the CPU alone."""
+    name = current_backend()
+    return "torch" if name == "cpp" and device.type != "cpu" else name
 
 
 def _check_call(
     op: str, inputs: Tensor, weights: Any, shapes: list[tuple[int, ...]], lengths: Tensor | None, state: Any, sizes: Any
 ) -> None:
-    """Raises what the ops promise. `shapes` belong to the weights, `sizes` to the parts of the state."""
+    """Raises what the ops promise. `shapes` belong to the weights, `sizes` to the parts of the state.
+
+    The values of the lengths are checked by the backends, so that this function can be traced.
+    """
     for name, part, shape in zip(weights._fields, weights, shapes, strict=True):
         if part.shape != shape:
             raise ValueError(f"{op}: weights.{name} has shape {tuple(part.shape)}, expected {shape}")
@@ -104,10 +149,6 @@ def _check_call(
             raise ValueError(
                 f"{op}: lengths must be integers of shape ({batch},), got {lengths.dtype} {tuple(lengths.shape)}"
             )
-        bad = ((lengths < 1) | (lengths > steps)).nonzero()
-        if bad.numel():
-            row = int(bad[0])
-            raise ValueError(f"{op}: lengths[{row}] is {int(lengths[row])}, but a row has 1..{steps} steps")
     if state is not None:
         for name, part, size in zip(state._fields, state, sizes, strict=True):
             if part.shape != (batch, size):
@@ -134,15 +175,16 @@ def _run(
     compute = torch.promote_types(torch.promote_types(given, weights[0].dtype), torch.float32)
     cast_weights = type(weights)(*(part.to(compute) for part in weights))
     cast_state = state_class(*(part.to(compute) for part in state))
+    backend = _backend_for(inputs.device)
+    if lengths is not None and backend == "cpp":
+        lengths = lengths.to("cpu", torch.int64).contiguous()
     with torch.autocast(inputs.device.type, enabled=False):
-        *outputs, final = getattr(_BACKENDS[current_backend()], op)(
+        *outputs, final = getattr(_BACKENDS[backend], op)(
             inputs.to(compute), cast_weights, lengths, cast_state, reverse
         )
     return (*(output.to(given) for output in outputs), state_class(*(part.to(given) for part in final)))
 
 
-# Tracing the time loop would unroll it, for minutes and again for every new length: a compiled model calls it as it is.
-@torch.compiler.disable
 def lstm(
     inputs: Tensor,
     weights: LSTMWeights,
@@ -185,7 +227,6 @@ def lstm(
     return outputs, state
 
 
-@torch.compiler.disable
 def meta_lstm(
     inputs: Tensor,
     weights: MetaLSTMWeights,
