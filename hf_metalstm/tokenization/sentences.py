@@ -7,6 +7,7 @@ import re
 
 # A full stop behind one of these does not end a sentence.
 _ABBREVIATIONS = frozenset("mr mrs ms dr prof st jr sr vs etc e.g i.e cf no fig al approx dept est inc ltd co".split())
+_NEAR = 100  # characters
 # An end is marks of the end, then quotation marks or brackets that close, then a blank; or an empty line; or the marks
 # of writings that put no blank after them.
 _END = re.compile(r"""(?P<marks>[.!?…]+)["'”’»)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|\n\s*\n""")
@@ -30,8 +31,9 @@ def split_sentences(paragraph: str) -> list[str]:
     sentences, start = [], 0
     lowercase = not any(map(str.isupper, paragraph))
     for end in _END.finditer(paragraph):
-        # Of what follows the next word is enough.
-        before, after = paragraph[start : end.start()], paragraph[end.end() : end.end() + 100].lstrip()
+        # The words next to the mark are enough, and looking at no more keeps the work in proportion to the text.
+        before = paragraph[max(start, end.start() - _NEAR) : end.start()]
+        after = paragraph[end.end() : end.end() + _NEAR].lstrip()
         if end["marks"] and set(end["marks"]) <= {".", "…"} and not lowercase and after[:1].islower():
             continue
         if end["marks"] == "." and _is_abbreviation(before):

@@ -27,6 +27,7 @@ from hf_metalstm.tokenization.sentences import split_sentences
         ("Wait... what? Yes.", ["Wait... what?", "Yes."]),
         ("彼は走った。彼女は寝た！終わり", ["彼は走った。", "彼女は寝た！", "終わり"]),
         ("¿Dónde está? «Aquí.» Bien.", ["¿Dónde está?", "«Aquí.»", "Bien."]),
+        (". Ada ran . . Otto slept .", ["Ada ran .", "Otto slept ."]),
         ("", []),
         (" \n\n ", []),
         ("... ! ?", []),
@@ -42,6 +43,12 @@ def test_nothing_that_can_be_read_is_lost(paragraph):
     letters = [character for character in paragraph if character.isalnum()]
     assert [character for sentence in sentences for character in sentence if character.isalnum()] == letters
     assert all(sentence == " ".join(sentence.split()) and any(map(str.isalnum, sentence)) for sentence in sentences)
+
+
+@pytest.mark.parametrize("text", ["A b. ", ".", " A.", "a. ", '."', "\n", "x", "。"])
+def test_long_odd_texts_are_split_in_one_go(text):
+    sentences = split_sentences(text * 50_000)
+    assert len(sentences) == {"A b. ": 50_000, "a. ": 50_000, " A.": 1, "x": 1}.get(text, 0)
 
 
 @given(st.lists(st.sampled_from(["Ada ran.", "Did Otto sleep?", "It rained!", "No one saw it."]), max_size=6))
