@@ -98,19 +98,22 @@ def run_kernel(
         if reuse_layout:
             _layouts.put(key, packed)
     lengths = batch.lengths
-    _kernels.run(
-        name,
-        index,
-        is_double,
-        torch.get_num_threads(),
-        batch.rows,
-        batch.steps,
-        0 if lengths is None else lengths.data_ptr(),
-        batch.reverse,
-        sizes,
-        tuple(0 if part is None else part.data_ptr() for part in data),
-        packed.data_ptr(),
-    )
+    try:
+        _kernels.run(
+            name,
+            index,
+            is_double,
+            torch.get_num_threads(),
+            batch.rows,
+            batch.steps,
+            0 if lengths is None else lengths.data_ptr(),
+            batch.reverse,
+            sizes,
+            tuple(0 if part is None else part.data_ptr() for part in data),
+            packed.data_ptr(),
+        )
+    except ValueError as error:
+        raise ValueError(f"{op.rsplit('_', 1)[0].lower()}: {error}") from None
 
 
 def _check_tensors(op: str, tensors: Sequence[Tensor | None]) -> bool:

@@ -41,7 +41,8 @@ def _untraced(**ops: Any) -> SimpleNamespace:
         def checked(inputs: Tensor, weights: Any, lengths: Tensor | None, *rest: Any) -> Any:
             if lengths is not None:
                 _check_lengths(op, lengths, inputs.shape[1])
-            return run(inputs, weights, lengths, *rest)
+            with torch.autocast(inputs.device.type, enabled=False):
+                return run(inputs, weights, lengths, *rest)
 
         return checked
 
@@ -173,16 +174,19 @@ def _run(
     given = inputs.dtype
     # Half precision would lose the small updates of a long recurrence: it is computed in float32.
     compute = torch.promote_types(torch.promote_types(given, weights[0].dtype), torch.float32)
-    cast_weights = type(weights)(*(part.to(compute) for part in weights))
-    cast_state = state_class(*(part.to(compute) for part in state))
+    cast_weights = type(weights)(*(_cast(part, compute) for part in weights))
+    cast_state = state_class(*(_cast(part, compute) for part in state))
     backend = _backend_for(inputs.device)
     if lengths is not None and backend == "cpp":
         lengths = lengths.to("cpu", torch.int64).contiguous()
-    with torch.autocast(inputs.device.type, enabled=False):
-        *outputs, final = getattr(_BACKENDS[backend], op)(
-            inputs.to(compute), cast_weights, lengths, cast_state, reverse
-        )
-    return (*(output.to(given) for output in outputs), state_class(*(part.to(given) for part in final)))
+    run = getattr(_BACKENDS[backend], op)
+    *outputs, final = run(_cast(inputs, compute), cast_weights, lengths, cast_state, reverse)
+    return (*(_cast(output, given) for output in outputs), state_class(*(_cast(part, given) for part in final)))
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """`Tensor.to`, but what is as it should be leaves no trace in a compiled graph, and costs nothing."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def lstm(
