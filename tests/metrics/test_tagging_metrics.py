@@ -147,6 +147,21 @@ def test_types_accuracy_and_table():
     ]
 
 
+@pytest.mark.parametrize(
+    "tags, chunks",
+    [
+        (["B-X", "E-X", "I-X"], 2),
+        (["S-X", "I-X", "E-X"], 2),
+        (["I-X", "E-X", "E-X"], 2),
+        (["S-X", "S-X", "O"], 2),
+        (["B-X", "I-X", "E-X"], 1),
+        (["I-X", "S-X", "B-X"], 3),
+    ],
+)
+def test_ends_and_single_words_are_read_leniently_too(tags, chunks):
+    assert counts(score_tags([tags], [tags])) == (chunks,) * 3
+
+
 def test_tags_without_types_count_as_one_type():
     assert counts(score_tags([["B", "I", "O"]], [["I", "I", "O"]])) == (1, 1, 1)
 

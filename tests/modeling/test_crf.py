@@ -294,6 +294,19 @@ def test_rows_without_a_tag_disturb_nobody():
     assert crf(emissions, torch.tensor([[0, 1], [-100, -100]])).detach() == pytest.approx(0, abs=1e-6)
 
 
+def test_whatever_stands_in_padding_reaches_no_gradient():
+    crf = LinearChainCRF(3)
+    emissions = torch.randn(3, 4, 3)
+    labels = torch.tensor([[0, 1, 2, -100], [-100, -100, 1, 1], [-100] * 4])
+    gradients = []
+    for value in (0.0, float("nan"), float("inf")):
+        filled = emissions.masked_fill((labels == -100)[..., None], value).requires_grad_()
+        gradients.append(torch.autograd.grad(crf(filled, labels), [filled, *crf.parameters()]))
+    for other in gradients[1:]:
+        for one, expected in zip(other, gradients[0], strict=True):
+            torch.testing.assert_close(one, expected)
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("scheme", [None, "IOB2"])
