@@ -198,7 +198,7 @@ def align_dataset(
         token_column: where the words are.
 
     Returns:
-        The columns of `AlignedTags`, one row a sentence; other columns are left out.
+        The columns of `AlignedTags`, one row a sentence, and `task_ids` if `rows` has them; other columns are left out.
 
     Raises:
         TypeError, ValueError: as `align_tags`, and for a column that does not exist. A sentence is named by its row,
@@ -223,7 +223,8 @@ def align_dataset(
         tags = None if tag_column is None else batch[tag_column]
         return align_tags(tokenizer, batch[token_column], tags, max_length, too_long, characters, place).columns()
 
-    aligned = rows.map(align, batched=True, with_indices=True, remove_columns=rows.column_names)
+    dropped = [column for column in rows.column_names if column != "task_ids"]
+    aligned = rows.map(align, batched=True, with_indices=True, remove_columns=dropped)
     cut = [number for number in aligned["cut_words"] if number]
     if cut:
         logger.warning(

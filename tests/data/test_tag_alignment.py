@@ -168,6 +168,13 @@ def test_a_dataset_is_aligned_and_says_what_was_cut(rows, caplog):
     assert "labels" not in unlabelled.column_names and "character_ids" in unlabelled.column_names
 
 
+def test_task_ids_stay_and_the_collator_takes_the_rows(rows):
+    aligned = align_dataset(rows.add_column("task_ids", [1, 0]), subword_tokenizer(), "tags")
+    batch = DataCollatorForTagging(subword_tokenizer())(list(aligned))
+    assert batch["task_ids"].tolist() == [1, 0]
+    assert batch["labels"].tolist() == [[-100, 0, -100, 1, -100, -100, -100], [-100, 0, -100, -100, 1, 0, -100]]
+
+
 def test_errors_name_row_and_line(rows):
     with pytest.raises(ValueError, match=r"sentence 1 \(line 4\) has 7 tokens, but max_length is 5"):
         align_dataset(rows, subword_tokenizer(), "tags", max_length=5)
