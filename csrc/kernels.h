@@ -11,7 +11,29 @@
 
 #include <cstdint>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define HF_METALSTM_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HF_METALSTM_ASAN
+#endif
+#endif
+#ifdef HF_METALSTM_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace hf_metalstm {
+
+// Memory that must not be touched, which only the address sanitizer can notice.
+#ifdef HF_METALSTM_ASAN
+constexpr int64_t kRedZone = 64;
+inline void forbid(void* memory, int64_t bytes) { __asan_poison_memory_region(memory, static_cast<size_t>(bytes)); }
+inline void allow(void* memory, int64_t bytes) { __asan_unpoison_memory_region(memory, static_cast<size_t>(bytes)); }
+#else
+constexpr int64_t kRedZone = 0;
+inline void forbid(void*, int64_t) {}
+inline void allow(void*, int64_t) {}
+#endif
 
 enum OpIndex {
   kLstmForward,

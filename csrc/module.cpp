@@ -32,6 +32,7 @@ using hf_metalstm::Op;
 
 // More rows at once than this gain nothing, and their scratch memory would leave the cache.
 constexpr int64_t kMostRowsOfGroup = 32;
+constexpr int64_t kAlignment = 64;
 // Multiply-adds below which another thread costs more than it brings.
 constexpr int64_t kLeastWorkOfThread = 1000000;
 
@@ -84,38 +85,68 @@ std::vector<Share> divide(int64_t rows, const int64_t* lengths, int64_t threads)
   return shares;
 }
 
-struct FreeAligned {
-  void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(64)); }
-};
-using AlignedMemory = std::unique_ptr<char, FreeAligned>;
+// Scratch memory of the calling thread, kept for its next call: memory fresh from the system costs a page fault for
+// every 4096 bytes, a tenth of a call's time. What a very large call needs is given back.
+class Arena {
+ public:
+  char* take(int64_t bytes) {
+    if (bytes > size_) {
+      memory_.reset();
+      size_ = 0;
+      memory_.reset(static_cast<char*>(::operator new(size_t(bytes), std::align_val_t(kAlignment))));
+      size_ = bytes;
+    }
+    hf_metalstm::allow(memory_.get(), size_);
+    return memory_.get();
+  }
+  void end_of_call() {
+    if (size_ <= kMostKept) return;
+    memory_.reset();
+    size_ = 0;
+  }
 
-AlignedMemory allocate(int64_t bytes) {
-  return AlignedMemory(static_cast<char*>(::operator new(size_t(std::max<int64_t>(bytes, 1)), std::align_val_t(64))));
-}
+ private:
+  static constexpr int64_t kMostKept = int64_t(64) << 20;
+  struct Free {
+    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(kAlignment)); }
+  };
+  std::unique_ptr<char, Free> memory_;
+  int64_t size_ = 0;
+};
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // One thread's work and, but for the first thread, its own copy of what is summed over all rows.
 struct Worker {
   const Op* op;
   Arguments arguments;
   const Share* share;
-  AlignedMemory scratch, sums;
+  bool own_sums;
   std::vector<void*> data;
+  char* scratch = nullptr;
 
   Worker(const Op& op, const Arguments& arguments, const Share& share, bool own_sums)
       : op(&op),
         arguments(arguments),
         share(&share),
-        scratch(allocate(op.scratch_bytes(arguments.sizes, share.most_rows, share.most_tokens))),
-        data(arguments.data, arguments.data + op.num_data) {
+        own_sums(own_sums),
+        data(arguments.data, arguments.data + op.num_data) {}
+
+  int64_t scratch_bytes() const {
+    return aligned(op->scratch_bytes(arguments.sizes, share->most_rows, share->most_tokens));
+  }
+  int64_t bytes() const {
+    int64_t total = scratch_bytes();
+    if (own_sums) for_sums([&](int, int64_t size) { total += aligned(size); });
+    return total;
+  }
+  void place(char* memory) {
+    scratch = memory;
+    memory += scratch_bytes();
     if (!own_sums) return;
-    int64_t bytes = 0;
-    for_sums([&](int, int64_t size) { bytes += size; });
-    sums = allocate(bytes);
-    memset(sums.get(), 0, size_t(bytes));
-    char* next = sums.get();
     for_sums([&](int index, int64_t size) {
-      data[index] = next;
-      next += size;
+      data[index] = memory;
+      memory += aligned(size);
     });
   }
 
@@ -127,11 +158,13 @@ struct Worker {
   }
 
   void run() const {
+    if (own_sums) for_sums([&](int index, int64_t size) { memset(data[index], 0, size_t(size)); });
     Arguments own = arguments;
     own.data = data.data();
-    for (const Share::Rows& group : share->groups)
-      op->run(own, Group{group.rows.data(), group.starts.data(), int64_t(group.rows.size()), group.tokens},
-              scratch.get());
+    for (const Share::Rows& group : share->groups) {
+      hf_metalstm::allow(scratch, scratch_bytes());
+      op->run(own, Group{group.rows.data(), group.starts.data(), int64_t(group.rows.size()), group.tokens}, scratch);
+    }
   }
 };
 
@@ -142,6 +175,14 @@ void run_workers(const Op& op, const Arguments& arguments, int64_t tokens, int64
   std::vector<Worker> workers;
   workers.reserve(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) workers.emplace_back(op, arguments, shares[i], i > 0);
+  static thread_local Arena arena;
+  int64_t bytes = 0;
+  for (const Worker& worker : workers) bytes += worker.bytes();
+  char* memory = arena.take(bytes);
+  for (Worker& worker : workers) {
+    worker.place(memory);
+    memory += worker.bytes();
+  }
   // Started for this call alone: nothing is left that a fork could inherit half, or that waits beside other processes.
   std::vector<std::thread> started;
   started.reserve(workers.size());
@@ -155,8 +196,8 @@ void run_workers(const Op& op, const Arguments& arguments, int64_t tokens, int64
   for (size_t i = mine; i < workers.size(); ++i) workers[i].run();
   for (std::thread& thread : started) thread.join();
   for (size_t i = 1; i < workers.size(); ++i)
-    workers[i].for_sums(
-        [&](int index, int64_t bytes) { op.add(arguments.data[index], workers[i].data[index], bytes); });
+    workers[i].for_sums([&](int index, int64_t size) { op.add(arguments.data[index], workers[i].data[index], size); });
+  arena.end_of_call();
 }
 
 // Reads a tuple of integers; -1 and a Python error when it is none.

@@ -19,16 +19,20 @@ using hf_metalstm::Group;
 
 constexpr int64_t kAlignment = 64;
 
-// Hands out pieces of scratch memory, each on a cache line; with no memory behind it, only adds up their size.
+// Hands out pieces of scratch memory, each on a cache line; with no memory behind it, only adds up their size. Where
+// the address sanitizer watches, what lies between the pieces is out of bounds.
 class Scratch {
  public:
   explicit Scratch(void* memory) : memory_(static_cast<char*>(memory)), used_(0) {}
 
   template <typename T>
   T* take(int64_t n) {
-    T* piece = reinterpret_cast<T*>(memory_ + used_);
-    used_ += (n * int64_t(sizeof(T)) + kAlignment - 1) / kAlignment * kAlignment;
-    return piece;
+    char* piece = memory_ + used_;
+    const int64_t bytes = n * int64_t(sizeof(T));
+    const int64_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment + hf_metalstm::kRedZone;
+    used_ += room;
+    if (memory_) hf_metalstm::forbid(piece + bytes, room - bytes);
+    return reinterpret_cast<T*>(piece);
   }
 
   int64_t used() const { return used_; }
