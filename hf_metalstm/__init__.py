@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .modeling.tag_constraints import allowed_transitions
     from .pipelines.text_classification import MultiTaskTextClassificationPipeline
     from .tokenization.tokenization_dmn import DMNTokenizer
+    from .tokenization.tokenization_gpt1 import GPT1Tokenizer
     from .tokenization.tokenization_word import WordTokenizer
     from .training.multitask_trainer import MultiTaskTrainer
 
@@ -36,6 +37,7 @@ _HOMES = {
     "DMNTokenizer": "tokenization.tokenization_dmn",
     "DataCollatorForDMN": "data.dmn_collator",
     "DataCollatorForTagging": "data.token_classification_collator",
+    "GPT1Tokenizer": "tokenization.tokenization_gpt1",
     "LinearChainCRF": "modeling.crf",
     "MetaLSTMConfig": "modeling.configuration_meta_lstm",
     "MetaLSTMForSequenceClassification": "modeling.modeling_meta_lstm",
@@ -61,6 +63,7 @@ __all__ = [  # noqa: F822
     "DMNTokenizer",
     "DataCollatorForDMN",
     "DataCollatorForTagging",
+    "GPT1Tokenizer",
     "LinearChainCRF",
     "MetaLSTMConfig",
     "MetaLSTMForSequenceClassification",

@@ -19,6 +19,7 @@ def register() -> None:
     _register_with("modeling_auto", f"{modeling}.modeling_meta_lstm", _register_meta_lstm_models)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_word", _register_word_tokenizer)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_dmn", _register_dmn_tokenizer)
+    _register_with("tokenization_auto", f"{tokenization}.tokenization_gpt1", _register_gpt1_tokenizer)
     wrapt.register_post_import_hook(_register_pipelines, "transformers.pipelines")
 
 
@@ -61,6 +62,12 @@ def _register_dmn_tokenizer(home: ModuleType) -> None:
 
     # By name alone: a folder says which class its tokenizer has.
     REGISTERED_TOKENIZER_CLASSES[home.DMNTokenizer.__name__] = home.DMNTokenizer
+
+
+def _register_gpt1_tokenizer(home: ModuleType) -> None:
+    from transformers.models.auto.tokenization_auto import REGISTERED_TOKENIZER_CLASSES
+
+    REGISTERED_TOKENIZER_CLASSES[home.GPT1Tokenizer.__name__] = home.GPT1Tokenizer
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:
