@@ -33,8 +33,6 @@ using hf_metalstm::Op;
 // More rows at once than this gain nothing, and their scratch memory would leave the cache.
 constexpr int64_t kMostRowsOfGroup = 32;
 constexpr int64_t kAlignment = 64;
-// Multiply-adds below which another thread costs more than it brings.
-constexpr int64_t kLeastWorkOfThread = 1000000;
 
 std::vector<const InstructionSet*> supported_sets() {
   std::vector<const InstructionSet*> sets{&hf_metalstm::kBaseline};
@@ -168,9 +166,10 @@ struct Worker {
   }
 };
 
-void run_workers(const Op& op, const Arguments& arguments, int64_t tokens, int64_t threads) {
+// A thread is worth starting for `least_work` multiply-adds.
+void run_workers(const Op& op, const Arguments& arguments, int64_t tokens, int64_t threads, int64_t least_work) {
   const int64_t work = tokens * op.work(arguments.sizes);
-  threads = std::max<int64_t>(1, std::min({threads, arguments.batch.rows, work / kLeastWorkOfThread}));
+  threads = std::max<int64_t>(1, std::min({threads, arguments.batch.rows, work / std::max<int64_t>(1, least_work)}));
   const std::vector<Share> shares = divide(arguments.batch.rows, arguments.batch.lengths, threads);
   std::vector<Worker> workers;
   workers.reserve(shares.size());
@@ -321,10 +320,10 @@ PyObject* run(PyObject*, PyObject* arguments) {
   const char* set_name;
   int index, is_double, reverse;
   long long rows, steps, lengths_address, packed;
-  Py_ssize_t threads;
+  Py_ssize_t threads, least_work;
   PyObject *size_tuple, *data_tuple;
-  if (!PyArg_ParseTuple(arguments, "sipnLLLpOOL:run", &set_name, &index, &is_double, &threads, &rows, &steps,
-                        &lengths_address, &reverse, &size_tuple, &data_tuple, &packed))
+  if (!PyArg_ParseTuple(arguments, "sipnnLLLpOOL:run", &set_name, &index, &is_double, &threads, &least_work, &rows,
+                        &steps, &lengths_address, &reverse, &size_tuple, &data_tuple, &packed))
     return nullptr;
   const Op* op = find_op(set_name, index, is_double);
   std::vector<int64_t> sizes;
@@ -354,7 +353,7 @@ PyObject* run(PyObject*, PyObject* arguments) {
     std::exception_ptr failure;
     Py_BEGIN_ALLOW_THREADS;
     try {
-      run_workers(*op, call, tokens, threads);
+      run_workers(*op, call, tokens, threads, least_work);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -375,7 +374,8 @@ PyMethodDef kMethods[] = {
      "pack(instruction_set, op, is_double, sizes, weight addresses, target address): lays weights out for the kernels"},
     {"digest", digest, METH_VARARGS, "digest(addresses, bytes) -> a number that changes with the contents"},
     {"run", run, METH_VARARGS,
-     "run(instruction_set, op, is_double, threads, rows, steps, address of lengths or 0, reverse, sizes, data "
+     "run(instruction_set, op, is_double, threads, least work of a thread, rows, steps, address of lengths or 0, "
+     "reverse, sizes, data "
      "addresses, "
      "address of packed weights): computes an op over a batch"},
     {nullptr, nullptr, 0, nullptr}};

@@ -21,6 +21,8 @@ except ImportError:  # Not built, or the code of a shared model in a place witho
     _kernels = None
 
 _PRECISIONS = (torch.float32, torch.float64)
+# Multiply-adds below which another thread costs more than it brings.
+_LEAST_WORK_OF_THREAD = 1_000_000
 # Weights laid out for the kernels: enough for the layers and directions of a model or two.
 _MOST_LAYOUTS = 32
 
@@ -104,6 +106,7 @@ def run_kernel(
             index,
             is_double,
             torch.get_num_threads(),
+            _LEAST_WORK_OF_THREAD,
             batch.rows,
             batch.steps,
             0 if lengths is None else lengths.data_ptr(),

@@ -94,3 +94,9 @@ class GRUWeights(NamedTuple):
     hidden: Tensor  # (3h, h)
     input_bias: Tensor  # (3h,)
     hidden_bias: Tensor  # (3h,)
+
+
+class ProjectedInputs(NamedTuple):
+    """Products of a GRU's input matrix with its inputs, bias included, for several passes over the same inputs."""
+
+    gates: Tensor  # (batch, steps, 3h)
