@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .data.dmn_collator import DataCollatorForDMN
     from .data.tag_alignment import align_dataset
     from .data.tag_schemes import convert_tags, detect_scheme
+    from .data.task_input_collator import DataCollatorForTaskInputs
     from .data.token_classification_collator import DataCollatorForTagging
     from .metrics.evaluate_tagging import Conlleval, StrictChunks
     from .metrics.tagging import TaggingMetrics, score_tags
@@ -37,6 +38,7 @@ _HOMES = {
     "DMNTokenizer": "tokenization.tokenization_dmn",
     "DataCollatorForDMN": "data.dmn_collator",
     "DataCollatorForTagging": "data.token_classification_collator",
+    "DataCollatorForTaskInputs": "data.task_input_collator",
     "GPT1Tokenizer": "tokenization.tokenization_gpt1",
     "LinearChainCRF": "modeling.crf",
     "MetaLSTMConfig": "modeling.configuration_meta_lstm",
@@ -63,6 +65,7 @@ __all__ = [  # noqa: F822
     "DMNTokenizer",
     "DataCollatorForDMN",
     "DataCollatorForTagging",
+    "DataCollatorForTaskInputs",
     "GPT1Tokenizer",
     "LinearChainCRF",
     "MetaLSTMConfig",

@@ -44,7 +44,7 @@ class GPT1Tokenizer(TokenizersBackend):
 
     Example:
         >>> from hf_metalstm import GPT1Tokenizer
-        >>> tokenizer = GPT1Tokenizer.train_from_iterator(["the cat can't sleep", "the dog can't sleep"])
+        >>> tokenizer = GPT1Tokenizer.train_from_iterator(["the cat can't sleep"] * 2)
         >>> tokenizer.tokenize("The cat can't sleep")
         ['the</w>', 'cat</w>', 'ca</w>', "n't</w>", 'sleep</w>']
         >>> choices = tokenizer.build_multiple_choice("the cat", ["can't sleep", "sleep"])
