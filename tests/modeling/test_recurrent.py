@@ -1,14 +1,24 @@
-"""The recurrent ops: the fast backend against the readable reference, and both against independent computations."""
+"""The recurrent ops: the fast backends against the readable reference, and all against independent computations."""
 
 import copy
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from recurrent_cases import (
+    OPS,
+    assert_same,
+    call,
+    calls,
+    random_state,
+    random_weights,
+    results_and_gradients,
+    trained,
+)
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,8 +26,6 @@ from hf_metalstm.modeling import recurrent
 from hf_metalstm.modeling.recurrent import (
     LSTMState,
     LSTMWeights,
-    MetaLSTMState,
-    MetaLSTMWeights,
     available_backends,
     current_backend,
     lstm,
@@ -25,109 +33,44 @@ from hf_metalstm.modeling.recurrent import (
     use_backend,
 )
 
-OPS = {"lstm": lstm, "meta_lstm": meta_lstm}
 EVERY_OP = pytest.mark.parametrize("op", list(OPS))
 EVERY_BACKEND = pytest.mark.parametrize("backend", available_backends())
+FAST_BACKENDS = [name for name in available_backends() if name != "reference"]
+EVERY_FAST_BACKEND = pytest.mark.parametrize("backend", FAST_BACKENDS)
+ON_EVERY_FAST_BACKEND = pytest.mark.parametrize("on_backend", FAST_BACKENDS, indirect=True)
 
 
-def random_weights(op: str, d: int, h: int, m: int, z: int, dtype: torch.dtype = torch.float64) -> Any:
-    """Weights at the scale of a trained cell: gates neither linear nor saturated."""
-    if op == "lstm":
-        shapes: list[tuple[int, ...]] = [(4 * h, d), (4 * h, h), (4 * h,)]
-        return LSTMWeights(*(torch.randn(shape, dtype=dtype) * h**-0.5 for shape in shapes))
-    meta = [torch.randn(shape, dtype=dtype) * m**-0.5 for shape in [(4 * m, d), (4 * m, m), (4 * m, h), (4 * m,)]]
-    z_weight = torch.randn(z, m, dtype=dtype)
-    basic = [torch.randn(shape, dtype=dtype) * h**-0.5 for shape in [(4, h, z), (4, z, d), (4, z, h), (4, h, z)]]
-    return MetaLSTMWeights(*meta, z_weight, *basic)
+@pytest.fixture
+def on_backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Computes a whole test with the backend that the test is parametrised with."""
+    with use_backend(request.param):
+        yield request.param
 
 
-def random_state(op: str, batch: int, h: int, m: int, dtype: torch.dtype = torch.float64) -> Any:
-    if op == "lstm":
-        return LSTMState(*(torch.randn(batch, h, dtype=dtype) for _ in range(2)))
-    return MetaLSTMState(*(torch.randn(batch, size, dtype=dtype) for size in (h, h, m, m)))
+@EVERY_FAST_BACKEND
+@given(arguments=calls())
+def test_a_fast_backend_computes_the_reference_and_its_gradients(backend: str, arguments: tuple[Any, ...]) -> None:
+    assert_same(results_and_gradients(backend, *arguments), results_and_gradients("reference", *arguments))
 
 
-def call(op: str, inputs: Tensor, weights: Any, lengths: Tensor | None = None, **options: Any) -> dict[str, Tensor]:
-    """Every result of an op by its name."""
-    *sequences, final = OPS[op](inputs, weights, lengths, **options)
-    return dict(zip(("outputs", "vectors"), sequences, strict=False)) | final._asdict()
+@EVERY_FAST_BACKEND
+@settings(max_examples=25)
+@given(arguments=calls(largest=70))
+def test_so_it_does_at_larger_sizes(backend: str, arguments: tuple[Any, ...]) -> None:
+    assert_same(results_and_gradients(backend, *arguments), results_and_gradients("reference", *arguments))
 
 
-def results_and_gradients(
-    backend: str,
-    op: str,
-    inputs: Tensor,
-    weights: Any,
-    lengths: Tensor | None,
-    state: Any,
-    reverse: bool,
-    autocast: bool = False,
-) -> dict[str, Tensor]:
-    """Results, and the gradients of a weighted sum of all of them by everything that requires one."""
-    with use_backend(backend), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        results = call(op, inputs, weights, lengths, initial_state=state, reverse=reverse)
-    leaves = {"inputs": inputs} | weights._asdict()
-    if state is not None:
-        leaves |= {f"initial_{name}": part for name, part in state._asdict().items()}
-    wanted = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
-    if wanted:
-        generator = torch.Generator().manual_seed(3)
-        total = sum((part * torch.randn(part.shape, generator=generator).to(part)).sum() for part in results.values())
-        gradients = torch.autograd.grad(total, list(wanted.values()))
-        results |= {f"gradient of {name}": part for name, part in zip(wanted, gradients, strict=True)}
-    return {name: part.detach() for name, part in results.items()}
-
-
-def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 1e-10) -> None:
-    assert found.keys() == expected.keys()
-    for name in expected:
-        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
-
-
-LAYOUTS = {
-    "contiguous": lambda tensor: tensor,
-    "transposed": lambda tensor: tensor.transpose(0, -1).contiguous().transpose(0, -1),
-    "strided": lambda tensor: torch.stack([tensor, tensor * math.nan], dim=-1)[..., 0],
-}
-
-
-@st.composite
-def calls(draw: st.DrawFn) -> tuple[Any, ...]:
-    """What `results_and_gradients` takes after the backend: any size, length, layout and choice of what is trained."""
-    op = draw(st.sampled_from(list(OPS)))
-    batch, steps = draw(st.integers(1, 5)), draw(st.integers(1, 9))
-    d, h, m, z = (draw(st.integers(1, 9)) for _ in range(4))
-    lengths = draw(
-        st.one_of(
-            st.none(),
-            st.integers(1, steps).map(lambda length: [length] * batch),
-            st.lists(st.integers(1, steps), min_size=batch, max_size=batch),
-        )
-    )
-    torch.manual_seed(draw(st.integers(0, 1000)))
-    inputs = torch.randn(batch, steps, d, dtype=torch.float64)
-    weights = random_weights(op, d, h, m, z)
-    state = random_state(op, batch, h, m) if draw(st.booleans()) else None
-    inputs = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))](inputs).requires_grad_(draw(st.booleans()))
-    layout = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))]
-    weights = type(weights)(*(layout(part).requires_grad_(draw(st.booleans())) for part in weights))
-    if state is not None:
-        state = type(state)(*(layout(part).requires_grad_(draw(st.booleans())) for part in state))
-    return op, inputs, weights, None if lengths is None else torch.tensor(lengths), state, draw(st.booleans())
-
-
-@given(calls())
-def test_the_fast_backend_computes_the_reference_and_its_gradients(arguments: tuple[Any, ...]) -> None:
-    assert_same(results_and_gradients("torch", *arguments), results_and_gradients("reference", *arguments))
-
-
-@given(calls())
-def test_without_gradients_the_results_are_the_same_and_the_arguments_stay(arguments: tuple[Any, ...]) -> None:
+@EVERY_FAST_BACKEND
+@given(arguments=calls())
+def test_without_gradients_the_results_are_the_same_and_the_arguments_stay(
+    backend: str, arguments: tuple[Any, ...]
+) -> None:
     op, inputs, weights, lengths, state, reverse = arguments
     given_tensors = [inputs, *weights, *(state or ())]
     copies = [tensor.detach().clone() for tensor in given_tensors]
     with torch.no_grad():
-        found = call(op, inputs, weights, lengths, initial_state=state, reverse=reverse)
+        with use_backend(backend):
+            found = call(op, inputs, weights, lengths, initial_state=state, reverse=reverse)
         with use_backend("reference"):
             expected = call(op, inputs, weights, lengths, initial_state=state, reverse=reverse)
     assert_same(found, expected)
@@ -136,12 +79,13 @@ def test_without_gradients_the_results_are_the_same_and_the_arguments_stay(argum
 
 
 @EVERY_OP
-def test_a_long_batch_of_many_rows_agrees_too(op: str) -> None:
-    weights = type(w := random_weights(op, 6, 7, 4, 5))(*(part.requires_grad_() for part in w))
+@EVERY_FAST_BACKEND
+def test_a_long_batch_of_many_rows_agrees_too(op: str, backend: str) -> None:
+    weights = trained(random_weights(op, 6, 7, 4, 5))
     inputs = torch.randn(12, 40, 6, dtype=torch.float64, requires_grad=True)
     lengths = torch.tensor([40, 1, 39, 17, 17, 2, 40, 5, 30, 1, 21, 8])
     arguments = (op, inputs, weights, lengths, None, True)
-    assert_same(results_and_gradients("torch", *arguments), results_and_gradients("reference", *arguments))
+    assert_same(results_and_gradients(backend, *arguments), results_and_gradients("reference", *arguments))
 
 
 def numpy_meta_lstm(inputs: numpy.ndarray, w: dict[str, numpy.ndarray], state: dict[str, numpy.ndarray]) -> Any:
@@ -241,7 +185,8 @@ def test_lstm_gives_the_numbers_of_torch(backend: str, packed: bool) -> None:
 
 
 @EVERY_OP
-def test_gradients_are_those_of_finite_differences(op: str) -> None:
+@ON_EVERY_FAST_BACKEND
+def test_gradients_are_those_of_finite_differences(op: str, on_backend: str) -> None:
     weights, state = random_weights(op, 2, 3, 2, 2), random_state(op, 3, 3, 2)
     inputs, lengths = torch.randn(3, 3, 2, dtype=torch.float64), torch.tensor([2, 3, 1])
 
@@ -257,7 +202,8 @@ def test_gradients_are_those_of_finite_differences(op: str) -> None:
 
 
 @EVERY_OP
-def test_a_second_derivative_is_refused_even_of_a_plain_sum(op: str) -> None:
+@ON_EVERY_FAST_BACKEND
+def test_a_second_derivative_is_refused_even_of_a_plain_sum(op: str, on_backend: str) -> None:
     weights = random_weights(op, 2, 3, 2, 2)
     inputs = torch.randn(2, 4, 2, dtype=torch.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"no second derivatives.*use_backend\('reference'\)"):
@@ -269,8 +215,9 @@ def test_a_second_derivative_is_refused_even_of_a_plain_sum(op: str) -> None:
 
 
 @EVERY_OP
-def test_a_graph_can_be_walked_twice_and_leaves_its_arguments_alone(op: str) -> None:
-    weights = type(w := random_weights(op, 3, 4, 3, 2))(*(part.requires_grad_() for part in w))
+@ON_EVERY_FAST_BACKEND
+def test_a_graph_can_be_walked_twice_and_leaves_its_arguments_alone(op: str, on_backend: str) -> None:
+    weights = trained(random_weights(op, 3, 4, 3, 2))
     inputs = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     state = random_state(op, 2, 4, 3)
     leaves = [inputs, *weights]
@@ -286,7 +233,8 @@ def test_a_graph_can_be_walked_twice_and_leaves_its_arguments_alone(op: str) -> 
 
 
 @EVERY_OP
-def test_one_direction_is_the_other_on_flipped_rows(op: str) -> None:
+@ON_EVERY_FAST_BACKEND
+def test_one_direction_is_the_other_on_flipped_rows(op: str, on_backend: str) -> None:
     weights, inputs = random_weights(op, 3, 4, 3, 2), torch.randn(2, 5, 3, dtype=torch.float64)
     backwards, forwards = call(op, inputs, weights, reverse=True), call(op, inputs.flip(1), weights)
     for name in backwards:
@@ -295,12 +243,14 @@ def test_one_direction_is_the_other_on_flipped_rows(op: str) -> None:
 
 
 @EVERY_OP
-def test_a_sequence_can_be_read_in_two_pieces(op: str) -> None:
+@ON_EVERY_FAST_BACKEND
+def test_a_sequence_can_be_read_in_two_pieces(op: str, on_backend: str) -> None:
     weights, inputs = random_weights(op, 3, 4, 3, 2), torch.randn(2, 9, 3, dtype=torch.float64)
     *_, middle = OPS[op](inputs[:, :4], weights)
     rest, whole = call(op, inputs[:, 4:], weights, initial_state=middle), call(op, inputs, weights)
     torch.testing.assert_close(rest["outputs"], whole["outputs"][:, 4:], rtol=0, atol=1e-12)
-    torch.testing.assert_close(rest["cell"], whole["cell"], rtol=0, atol=1e-12)
+    for name in rest.keys() - {"outputs", "vectors"}:
+        torch.testing.assert_close(rest[name], whole[name], rtol=0, atol=1e-12)
 
 
 @EVERY_OP
@@ -312,7 +262,7 @@ def test_what_stands_in_padding_reaches_no_result_and_no_gradient(
 ) -> None:
     lengths = torch.tensor([4, 1, 6])
     padding = torch.arange(6) >= lengths[:, None]
-    weights = type(w := random_weights(op, 3, 4, 3, 2))(*(part.requires_grad_() for part in w))
+    weights = trained(random_weights(op, 3, 4, 3, 2))
     clean = torch.randn(3, 6, 3, dtype=torch.float64).masked_fill(padding.unsqueeze(-1), 0).requires_grad_()
     dirty = clean.detach().masked_fill(padding.unsqueeze(-1), garbage).requires_grad_()
     found = results_and_gradients(backend, op, dirty, weights, lengths, None, reverse)
@@ -322,12 +272,13 @@ def test_what_stands_in_padding_reaches_no_result_and_no_gradient(
 
 
 @EVERY_OP
-def test_float32_stays_within_rounding_of_float64(op: str) -> None:
+@ON_EVERY_FAST_BACKEND
+def test_float32_stays_within_rounding_of_float64(op: str, on_backend: str) -> None:
     inputs, lengths = torch.randn(4, 60, 20), torch.tensor([60, 13, 44, 31])
     weights = random_weights(op, 20, 24, 10, 10, torch.float32)
     found, exact = (
         results_and_gradients(
-            "torch",
+            on_backend,
             op,
             inputs.to(dtype).requires_grad_(),
             type(weights)(*(part.to(dtype).requires_grad_() for part in weights)),
@@ -364,7 +315,7 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(op: str, backend
 @EVERY_OP
 @EVERY_BACKEND
 def test_autocast_does_not_change_the_numbers(op: str, backend: str) -> None:
-    weights = type(w := random_weights(op, 3, 4, 3, 2, torch.float32))(*(part.requires_grad_() for part in w))
+    weights = trained(random_weights(op, 3, 4, 3, 2, torch.float32))
     inputs = torch.randn(2, 12, 3, requires_grad=True)
     arguments = (backend, op, inputs, weights, torch.tensor([12, 7]), None, False)
     found = results_and_gradients(*arguments, autocast=True)
@@ -418,14 +369,16 @@ def test_the_weights_have_the_papers_number_of_parameters() -> None:
 
 
 @EVERY_OP
+@ON_EVERY_FAST_BACKEND
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int8, torch.uint8])
-def test_lengths_may_be_any_integers(op: str, dtype: torch.dtype) -> None:
+def test_lengths_may_be_any_integers(op: str, on_backend: str, dtype: torch.dtype) -> None:
     weights, inputs = random_weights(op, 3, 4, 3, 2), torch.randn(2, 5, 3, dtype=torch.float64)
     lengths = torch.tensor([2, 5])
     assert_same(call(op, inputs, weights, lengths.to(dtype)), call(op, inputs, weights, lengths), atol=0)
 
 
 @EVERY_OP
+@ON_EVERY_FAST_BACKEND
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
@@ -437,7 +390,7 @@ def test_lengths_may_be_any_integers(op: str, dtype: torch.dtype) -> None:
         ([True, True], r"lengths must be integers of shape \(2,\), got torch\.bool \(2,\)"),
     ],
 )
-def test_bad_lengths_are_named(op: str, lengths: list[Any], message: str) -> None:
+def test_bad_lengths_are_named(op: str, on_backend: str, lengths: list[Any], message: str) -> None:
     weights, inputs = random_weights(op, 3, 4, 3, 2), torch.randn(2, 5, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=f"^{op}: {message}"):
         call(op, inputs, weights, torch.tensor(lengths))
@@ -487,31 +440,46 @@ def test_an_initial_state_that_does_not_fit_is_named() -> None:
         meta_lstm(torch.zeros(2, 5, 3, dtype=torch.float64), weights, initial_state=state)
 
 
-def test_the_fast_backend_is_the_default_and_both_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_backend_is_the_default_where_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_METALSTM_BACKEND", raising=False)
-    assert current_backend() == "torch"
-    assert available_backends() == ["torch", "reference"]
+    for built, names in ((True, ["cpp", "torch", "reference"]), (False, ["torch", "reference"])):
+        monkeypatch.setattr(recurrent, "kernels_available", lambda built=built: built)
+        assert available_backends() == names
+        assert current_backend() == names[0]
 
 
 def test_the_environment_variable_chooses_what_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
     for name, backend in recurrent._BACKENDS.items():
-        monkeypatch.setattr(backend, "lstm", lambda *args, n=name, op=backend.lstm: (used.append(n), op(*args))[1])
+        run = backend.lstm
+        monkeypatch.setattr(
+            backend, "lstm", lambda *args, n=name, op=run, **options: (used.append(n), op(*args, **options))[1]
+        )
     weights = random_weights("lstm", 3, 4, 3, 2)
     for choice in ("reference", "torch", ""):
         monkeypatch.setenv("HF_METALSTM_BACKEND", choice)
         lstm(torch.zeros(1, 2, 3, dtype=torch.float64), weights)
         with use_backend("reference"):
             lstm(torch.zeros(1, 2, 3, dtype=torch.float64), weights)
-    assert used == ["reference", "reference", "torch", "reference", "torch", "reference"]
+    assert used == ["reference", "reference", "torch", "reference", available_backends()[0], "reference"]
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="^backend is 'cudnn'; available: torch, reference$"):
+    known = ", ".join(available_backends())
+    with pytest.raises(ValueError, match=f"^backend is 'cudnn'; available: {known}$"):
         with use_backend("cudnn"):
             pass
     monkeypatch.setenv("HF_METALSTM_BACKEND", "fast")
-    with pytest.raises(ValueError, match="^HF_METALSTM_BACKEND is 'fast'; available: torch, reference$"):
+    with pytest.raises(ValueError, match=f"^HF_METALSTM_BACKEND is 'fast'; available: {known}$"):
+        lstm(torch.zeros(1, 2, 3), random_weights("lstm", 3, 4, 3, 2, torch.float32))
+
+
+def test_the_compiled_backend_where_it_was_not_built_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "kernels_available", lambda: False)
+    monkeypatch.setenv("HF_METALSTM_BACKEND", "cpp")
+    with pytest.raises(
+        ValueError, match=r"available: torch, reference. To have them, install a C\+\+17 compiler.*pip install"
+    ):
         lstm(torch.zeros(1, 2, 3), random_weights("lstm", 3, 4, 3, 2, torch.float32))
 
 
@@ -546,7 +514,7 @@ class _HostReads(TorchDispatchMode):
 @EVERY_OP
 @pytest.mark.parametrize("ragged", [False, True])
 def test_the_loop_never_reads_back_from_the_device(op: str, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = type(w := random_weights(op, 3, 4, 3, 2))(*(part.requires_grad_() for part in w))
+    weights = trained(random_weights(op, 3, 4, 3, 2))
     reads: list[str] = []
     for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__"):
         original = getattr(Tensor, name)
@@ -565,7 +533,8 @@ def test_the_loop_never_reads_back_from_the_device(op: str, ragged: bool, monkey
 
 
 @EVERY_OP
-def test_a_copied_or_compiled_module_gives_the_same_numbers_and_gradients(op: str) -> None:
+@ON_EVERY_FAST_BACKEND
+def test_a_copied_or_compiled_module_gives_the_same_numbers_and_gradients(op: str, on_backend: str) -> None:
     class Encoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -586,7 +555,7 @@ def test_a_copied_or_compiled_module_gives_the_same_numbers_and_gradients(op: st
         traced.extend(node.target for node in graph.graph.nodes if node.op.startswith("call"))
         return graph.forward
 
-    compiled = torch.compile(copy.deepcopy(encoder), backend=run_as_it_is)
+    compiled = torch.compile(copy.deepcopy(encoder), backend=run_as_it_is, fullgraph=on_backend == "cpp")
     results = {}
     for name, module in {"plain": encoder, "copied": copied, "compiled": compiled}.items():
         outputs = module(inputs, lengths)
@@ -596,7 +565,9 @@ def test_a_copied_or_compiled_module_gives_the_same_numbers_and_gradients(op: st
         for found, expected in zip(results[name], results["plain"], strict=True):
             assert torch.equal(found, expected)
     assert copied.parts[0] is not encoder.parts[0]
-    assert len(traced) == 2, f"only what stands around the op is traced, not its loop: {traced}"
+    of_op = [target for target in traced if f"hf_metalstm.{op}" in str(target)]
+    assert len(of_op) == (1 if on_backend == "cpp" else 0), f"one node, or none in the graphs around it: {traced}"
+    assert len(traced) < 80, f"only what stands around the op is traced, not its loop: {traced}"
 
 
 @pytest.mark.cuda
