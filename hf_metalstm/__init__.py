@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .modeling.crf import LinearChainCRF
     from .modeling.modeling_meta_lstm import MetaLSTMForSequenceClassification, MetaLSTMModel, MetaLSTMPreTrainedModel
     from .modeling.tag_constraints import allowed_transitions
+    from .pipelines.multiple_choice import MultipleChoicePipeline
     from .pipelines.text_classification import MultiTaskTextClassificationPipeline
     from .tokenization.tokenization_dmn import DMNTokenizer
     from .tokenization.tokenization_gpt1 import GPT1Tokenizer
@@ -47,6 +48,7 @@ _HOMES = {
     "MetaLSTMPreTrainedModel": "modeling.modeling_meta_lstm",
     "MultiTaskTextClassificationPipeline": "pipelines.text_classification",
     "MultiTaskTrainer": "training.multitask_trainer",
+    "MultipleChoicePipeline": "pipelines.multiple_choice",
     "StrictChunks": "metrics.evaluate_tagging",
     "TaggingMetrics": "metrics.tagging",
     "WordTokenizer": "tokenization.tokenization_word",
@@ -74,6 +76,7 @@ __all__ = [  # noqa: F822
     "MetaLSTMPreTrainedModel",
     "MultiTaskTextClassificationPipeline",
     "MultiTaskTrainer",
+    "MultipleChoicePipeline",
     "StrictChunks",
     "TaggingMetrics",
     "WordTokenizer",

@@ -71,7 +71,15 @@ def _register_gpt1_tokenizer(home: ModuleType) -> None:
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:
+    from transformers import AutoModelForMultipleChoice
+
     # A subclass of transformers' own pipeline, which it equals for every model without tasks; loaded when asked for.
     pipelines.PIPELINE_REGISTRY.supported_tasks["text-classification"]["impl"] = (
         f"{__package__}.pipelines.text_classification.MultiTaskTextClassificationPipeline"
     )
+    pipelines.PIPELINE_REGISTRY.supported_tasks["multiple-choice"] = {
+        "impl": f"{__package__}.pipelines.multiple_choice.MultipleChoicePipeline",
+        "pt": (AutoModelForMultipleChoice,),
+        "default": {},
+        "type": "text",
+    }

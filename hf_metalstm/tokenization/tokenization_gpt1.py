@@ -51,7 +51,7 @@ class GPT1Tokenizer(TokenizersBackend):
         >>> [tokenizer.decode(row) for row in choices["input_ids"]]
         ["_start_ the cat _delimiter_ can't sleep _classify_", '_start_ the cat _delimiter_ sleep _classify_']
         >>> choices["mc_token_ids"]
-        [6, 5]
+        [7, 5]
     """
 
     model_input_names = ["input_ids", "attention_mask"]
