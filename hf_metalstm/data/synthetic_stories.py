@@ -4,13 +4,12 @@ All of them are synthetic and say so (`info.description`), the same for the same
 by reading both parts: each ending, hypothesis and sentence is drawn alike for every label, so that alone it tells
 nothing, and labels are balanced. Label noise is 0, and no row stands in two splits.
 
-* stories (Story Cloze): something happens to one person, something else to another or nothing of note; the last
-  sentence of the story says who it goes on with. The right ending follows from what happened to that person, the wrong
-  one from what happened to the other.
+* stories (Story Cloze): something happens to a person, in one of several wordings, among sentences of no importance.
+  The right ending follows from it, the wrong one from something else that might have happened.
 * entailment: what the hypothesis says of a thing is said of it in the premise (entailment), something else is said
   (contradiction), or the premise does not speak of it (neutral).
 * similarity: two sentences that say the same in other words, or that differ in one thing.
-* classification: is the person the text ends with glad or not?
+* classification: did something good or something bad happen to the person?
 """
 
 import random
@@ -30,6 +29,9 @@ ASIDES = (
     "a dog barked somewhere .",
     "the clock on the wall ticked .",
     "some neighbours talked outside .",
+    "the radio played an old song .",
+    "a bus drove by .",
+    "the sun was low .",
 )
 # What happened, and the endings that follow from it.
 EVENTS = (
@@ -44,7 +46,6 @@ EVENTS = (
     (("{} learned to swim .", "{} liked the new pool ."), "{} jumped into the water .", 1),
     (("{} got a letter from a friend .", "{} had news from an old friend ."), "{} wrote a long answer .", 1),
 )
-_GOES_ON = ("then {} thought for a moment .", "now it is {} who acts .", "this story goes on with {} .")
 _SAME = (
     ("big", "large"),
     ("small", "little"),
@@ -59,20 +60,19 @@ _SAME = (
 Row = dict[str, Any]
 
 
-def _two_lives(rng: random.Random) -> tuple[list[str], str, int, int]:
-    """Sentences about two persons, the one they end with, the event of that one and the other's event."""
-    one, two = rng.sample(NAMES, 2)
-    first, second = rng.sample(range(len(EVENTS)), 2)
-    told = [rng.choice(EVENTS[first][0]).format(one), rng.choice(EVENTS[second][0]).format(two)]
-    rng.shuffle(told)
-    told.insert(rng.randrange(3), rng.choice(ASIDES))
-    return [*told, rng.choice(_GOES_ON).format(one)], one, first, second
+def _life(rng: random.Random, event: int) -> tuple[str, str]:
+    """Sentences about one person, to whom something happens, and who it is."""
+    person = rng.choice(NAMES)
+    told = rng.sample(ASIDES, 2)
+    told.insert(rng.randrange(3), rng.choice(EVENTS[event][0]).format(person))
+    return " ".join(told), person
 
 
 def _story(rng: random.Random, label: int) -> Row:
-    told, person, first, second = _two_lives(rng)
-    endings = [EVENTS[event][1].format(person) for event in (first, second)]
-    return {"story": " ".join(told), "endings": endings if label == 0 else endings[::-1], "label": label}
+    right, wrong = rng.sample(range(len(EVENTS)), 2)
+    story, person = _life(rng, right)
+    endings = [EVENTS[event][1].format(person) for event in (right, wrong)]
+    return {"story": story, "endings": endings if label == 0 else endings[::-1], "label": label}
 
 
 def _entailment(rng: random.Random, label: int) -> Row:
@@ -103,11 +103,8 @@ def _similarity(rng: random.Random, label: int) -> Row:
 
 
 def _text(rng: random.Random, label: int) -> Row:
-    while True:
-        told, _, first, second = _two_lives(rng)
-        # The other person feels the opposite, so that the mere words do not tell.
-        if EVENTS[first][2] == (1 if label else -1) == -EVENTS[second][2]:
-            return {"text": " ".join(told), "label": label}
+    event = rng.choice([index for index, (*_, value) in enumerate(EVENTS) if value == (1 if label else -1)])
+    return {"text": _life(rng, event)[0], "label": label}
 
 
 _TEXT = Value("string")

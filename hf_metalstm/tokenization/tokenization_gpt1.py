@@ -200,7 +200,7 @@ class GPT1Tokenizer(TokenizersBackend):
             for weight in {id(layer.weight): layer.weight for layer in layers if layer is not None}.values():
                 with torch.no_grad():
                     weight[rows:].normal_(std=0.02)
-        configs: list[Any] = [model.config, model.generation_config]
+        configs: list[Any] = [model.config, getattr(model, "generation_config", None)]
         for config in filter(None, configs):
             config.pad_token_id, config.bos_token_id = self.pad_token_id, self.bos_token_id
         return len(self) - rows

@@ -12,7 +12,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, OpenAIGPTConfig, OpenAIGPTLMHeadModel, TokenizersBackend
+from transformers import (
+    AutoTokenizer,
+    OpenAIGPTConfig,
+    OpenAIGPTForSequenceClassification,
+    OpenAIGPTLMHeadModel,
+    TokenizersBackend,
+)
 
 from hf_metalstm import GPT1Tokenizer
 from hf_metalstm.tokenization.gpt1_text_rules import authors_splitter
@@ -341,6 +347,12 @@ def test_new_tokens_resize_model_and_config_and_leave_old_rows_alone(tokenizer, 
     model.resize_token_embeddings(old + 9)
     with pytest.raises(ValueError, match="do not belong together"):
         tokenizer.add_task_tokens(model)
+
+
+def test_models_that_do_not_generate_are_resized_too(tokenizer):
+    sizes = dict(n_embd=8, n_layer=1, n_head=2, n_positions=16, num_labels=2)
+    model = OpenAIGPTForSequenceClassification(OpenAIGPTConfig(vocab_size=tokenizer.vocab_size, **sizes))
+    assert tokenizer.add_task_tokens(model) == 4 and model.config.vocab_size == len(tokenizer)
 
 
 def test_training_learns_from_texts_and_lists_up_to_the_size(tokenizer):
