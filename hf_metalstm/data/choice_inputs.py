@@ -125,9 +125,9 @@ def build_task_inputs(
         label_names = getattr(feature, "names", None) if label_names is None else label_names
     build = {
         "multiple_choice": lambda one: tokenizer.build_multiple_choice(one.texts[0], one.answers, max_length),
-        "entailment": lambda one: tokenizer.build_entailment(*one.texts, max_length=max_length),
-        "similarity": lambda one: tokenizer.build_similarity(*one.texts, max_length=max_length),
-        "classification": lambda one: tokenizer.build_classification(*one.texts, max_length=max_length),
+        "entailment": lambda one: tokenizer.build_entailment(one.texts[0], one.texts[1], max_length),
+        "similarity": lambda one: tokenizer.build_similarity(one.texts[0], one.texts[1], max_length),
+        "classification": lambda one: tokenizer.build_classification(one.texts[0], max_length),
     }[task]
     answers: int | None = None
     rows: list[dict[str, Any]] = []

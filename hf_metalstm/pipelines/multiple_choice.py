@@ -35,10 +35,10 @@ class MultipleChoicePipeline(Pipeline):
         [0, 1]
     """
 
-    _load_tokenizer = True
-    _load_processor = False
-    _load_image_processor = False
-    _load_feature_extractor = False
+    _load_tokenizer = True  # type: ignore[assignment]
+    _load_processor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_feature_extractor = False  # type: ignore[assignment]
 
     def __init__(self, **parts: Any):
         super().__init__(**parts)
