@@ -23,7 +23,12 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.10 python3 python
 # A name on the PATH may be a wrapper that fails, too old, or lack venv: only running it tells.
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help install demo test lint typecheck format clean
+# What the compiled kernels are built from.
+KERNEL_SOURCES := build_kernels.py $(wildcard csrc/*)
+# A build of the package whose kernels watch every memory access.
+SANITIZED := build/sanitized
+
+.PHONY: help install demo test sanitize lint typecheck format wheel clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,9 +44,26 @@ test: export TOKENIZERS_PARALLELISM := false
 test: $(STAMP) ## Run all tests.
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
+sanitize: export OMP_NUM_THREADS := 1
+sanitize: $(SANITIZED)/built ## Run the tests of the compiled kernels under the address and undefined-behaviour sanitizers.
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib HF_METALSTM_SANITIZED=1 \
+	  $(BIN)/pytest -p no:cacheprovider tests/modeling/test_sanitized_kernels.py \
+	  tests/modeling/test_recurrent.py tests/modeling/test_recurrent_gru_hyper.py tests/modeling/test_compiled_kernels.py \
+	  -k "not compiled_module and not can_be_compiled and not exported and not keep_torchs_rules and not [torch"
+
+$(SANITIZED)/built: $(STAMP) $(wildcard hf_metalstm/*/*.py)
+	HF_METALSTM_SANITIZE=1 HF_METALSTM_KERNELS=require $(BIN)/python setup.py -q build \
+	  --build-base $(SANITIZED) --build-lib $(SANITIZED)/lib
+	@touch $@
+
+wheel: $(STAMP) ## Build the wheel and the source archive into dist/.
+	$(BIN)/python -m build
+
 lint: $(STAMP) ## Check the style.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror csrc/*
 
 typecheck: $(STAMP) ## Check the types.
 	$(BIN)/mypy
@@ -49,9 +71,10 @@ typecheck: $(STAMP) ## Check the types.
 format: $(STAMP) ## Put the style right where a tool can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i csrc/*
 
 clean: ## Remove .venv, caches, builds and outputs.
-	rm -rf $(VENV) build dist outputs *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist outputs *.egg-info hf_metalstm/_kernels*.so .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -71,7 +94,7 @@ $(BIN)/python:
 	"$$python" -m venv $(VENV)
 
 # torch first: by far the largest download, kept even when a later step fails.
-$(STAMP): setup.py constraints.txt hf_metalstm/_version.py | $(BIN)/python
+$(STAMP): setup.py constraints.txt hf_metalstm/_version.py $(KERNEL_SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install "$$(grep -E '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@

@@ -46,6 +46,8 @@ INSTALL_REQUIRES = [
 
 EXTRAS = {
     "dev": [
+        "build>=1.2",
+        "clang-format>=18",
         "hypothesis>=6.100",
         "mypy>=1.15",
         "parameterized>=0.9",
@@ -53,6 +55,7 @@ EXTRAS = {
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.6",
         "ruff>=0.11",
+        "setuptools>=77",
     ],
     "docs": ["mkdocs-material>=9.5"],
     "gpt1": ["ftfy>=6.1", "spacy>=3.7"],

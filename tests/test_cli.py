@@ -11,6 +11,9 @@ import pytest
 
 from hf_metalstm import __version__, cli
 from hf_metalstm.commands import demo, info
+from hf_metalstm.modeling import compiled_kernels
+from hf_metalstm.modeling.compiled_kernels import instruction_sets
+from hf_metalstm.modeling.recurrent import available_backends
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TINY = ["--epochs", "1", "--embedding_size", "6", "--hidden_size", "5", "--meta_size", "4", "--z_size", "3"]
@@ -118,8 +121,14 @@ def test_info_names_versions_backend_extras_and_models(
     facts = {line[:start].rstrip(): line[start:] for line in lines}
     assert facts["hf-metalstm"] == __version__
     assert facts["torch"] == torch.__version__
-    assert facts["recurrent ops"] == "reference (also available: torch)"
-    assert facts["threads"] == f"{torch.get_num_threads()} of torch"
+    others = [name for name in available_backends() if name != "reference"]
+    assert facts["recurrent ops"] == f"reference (also available: {', '.join(others)})"
+    assert facts["threads"] == f"{torch.get_num_threads()} of torch, shared by the compiled kernels"
+    if instruction_sets():
+        assert facts["compiled kernels"].startswith(f"{instruction_sets()[-1]} (this processor also has: ")
+    monkeypatch.setattr(compiled_kernels, "_kernels", None)
+    assert cli.main(["info"]) == 0
+    assert "not built: install a C++17 compiler" in capsys.readouterr().out
     assert facts["extra plots"] == 'not installed: pip install "hf-metalstm[plots]"'
     assert "meta_lstm" in facts["model types"].split(", ")
 
@@ -129,7 +138,8 @@ def test_info_refuses_a_backend_that_does_not_exist(
 ) -> None:
     monkeypatch.setenv("HF_METALSTM_BACKEND", "cuda9")
     assert cli.main(["info"]) == 1
-    assert "HF_METALSTM_BACKEND is 'cuda9'; available: torch, reference" in capsys.readouterr().err
+    known = ", ".join(available_backends())
+    assert f"HF_METALSTM_BACKEND is 'cuda9'; available: {known}" in capsys.readouterr().err
 
 
 # ---- demo ----

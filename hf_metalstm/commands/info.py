@@ -31,6 +31,7 @@ def _facts() -> Iterable[tuple[str, str]]:
     import torch
 
     from .._version import __version__
+    from ..modeling.compiled_kernels import instruction_set, instruction_sets, kernels_available
     from ..modeling.recurrent import available_backends, current_backend
 
     yield "hf-metalstm", __version__
@@ -40,7 +41,12 @@ def _facts() -> Iterable[tuple[str, str]]:
     current = current_backend()
     others = [name for name in available_backends() if name != current]
     yield "recurrent ops", f"{current} (also available: {', '.join(others) or 'none'})"
-    yield "threads", f"{torch.get_num_threads()} of torch"
+    if kernels_available():
+        slower = [name for name in reversed(instruction_sets()) if name != instruction_set()]
+        yield "compiled kernels", f"{instruction_set()} (this processor also has: {', '.join(slower) or 'none'})"
+    else:
+        yield "compiled kernels", "not built: install a C++17 compiler and the package again to have them"
+    yield "threads", f"{torch.get_num_threads()} of torch, shared by the compiled kernels"
     yield "device", torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (no CUDA device)"
     for extra, library in _EXTRAS.items():
         version = _version(library)

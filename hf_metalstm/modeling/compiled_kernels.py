@@ -18,7 +18,7 @@ from torch import Tensor
 try:
     from hf_metalstm import _kernels
 except ImportError:  # Not built, or the code of a shared model in a place without the package.
-    _kernels = None
+    _kernels = None  # type: ignore[assignment]
 
 _PRECISIONS = (torch.float32, torch.float64)
 # Multiply-adds below which another thread costs more than it brings.

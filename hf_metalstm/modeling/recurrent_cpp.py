@@ -44,18 +44,18 @@ def _lstm(
     rows, steps, d = inputs.shape
     h = hidden_weight.shape[1]
     outputs = new_padded(inputs, rows, steps, h, lengths)
-    finals = [inputs.new_empty(rows, h), inputs.new_empty(rows, h)]
-    kept = _new_lstm_buffers(inputs, rows * steps if keep else 0, h)
+    hidden, cell = inputs.new_empty(rows, h), inputs.new_empty(rows, h)
+    gates, cells = _new_lstm_buffers(inputs, rows * steps if keep else 0, h)
     run_kernel(
         "LSTM_FORWARD",
         PaddedBatch(rows, steps, lengths, reverse),
         (d, h),
         [input_weight, hidden_weight],
         [inputs, bias, h0, c0],
-        [outputs, *finals, *(kept if keep else [None] * 2)],
+        [outputs, hidden, cell, *((gates, cells) if keep else (None, None))],
         reuse_layout=not keep,
     )
-    return outputs, *finals, *kept
+    return outputs, hidden, cell, gates, cells
 
 
 def _new_lstm_buffers(like: Tensor, room: int, h: int) -> list[Tensor]:
@@ -153,7 +153,7 @@ def _gru(
     rows, steps, d = inputs.shape
     h = hidden_weight.shape[1]
     outputs, final = new_padded(inputs, rows, steps, h, lengths), inputs.new_empty(rows, h)
-    kept = _new_gru_buffers(inputs, rows * steps if keep else 0, h)
+    gates, products, previous = kept = _new_gru_buffers(inputs, rows * steps if keep else 0, h)
     run_kernel(
         "GRU_FORWARD",
         PaddedBatch(rows, steps, lengths, reverse),
@@ -163,7 +163,7 @@ def _gru(
         [outputs, final, *(kept if keep else [None] * 3)],
         reuse_layout=not keep,
     )
-    return outputs, final, *kept
+    return outputs, final, gates, products, previous
 
 
 def _new_gru_buffers(like: Tensor, room: int, h: int) -> list[Tensor]:
@@ -257,7 +257,7 @@ def _attention_gru(
     rows, steps, _ = projected.shape
     h = hidden_weight.shape[1]
     final = projected.new_empty(rows, h)
-    kept = _new_gru_buffers(projected, rows * steps if keep else 0, h)
+    gates, products, previous = kept = _new_gru_buffers(projected, rows * steps if keep else 0, h)
     run_kernel(
         "GRU_FORWARD",
         PaddedBatch(rows, steps, lengths, False),
@@ -267,7 +267,7 @@ def _attention_gru(
         [None, final, *(kept if keep else [None] * 3)],
         reuse_layout=not keep,
     )
-    return final, *kept
+    return final, gates, products, previous
 
 
 @_attention_gru.register_fake

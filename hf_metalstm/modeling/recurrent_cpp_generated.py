@@ -52,8 +52,8 @@ def _meta_lstm(
     rows, steps, d = inputs.shape
     h, m, z = meta_hidden.shape[1], meta_meta.shape[1], z_weight.shape[0]
     outputs, vectors = (new_padded(inputs, rows, steps, size, lengths) for size in (h, z))
-    finals = [inputs.new_empty(rows, size) for size in (h, h, m, m)]
-    kept = _new_meta_buffers(inputs, rows * steps if keep else 0, h, m, z)
+    hidden, cell, second_hidden, second_cell = finals = _new_states(inputs, rows, h, m)
+    sums, gates, cells, metas, meta_cells = kept = _new_meta_buffers(inputs, rows * steps if keep else 0, h, m, z)
     run_kernel(
         "META_LSTM_FORWARD",
         PaddedBatch(rows, steps, lengths, reverse),
@@ -63,7 +63,12 @@ def _meta_lstm(
         [outputs, vectors, *finals, *(kept if keep else [None] * 5)],
         reuse_layout=not keep,
     )
-    return outputs, vectors, *finals, *kept
+    return outputs, vectors, hidden, cell, second_hidden, second_cell, sums, gates, cells, metas, meta_cells
+
+
+def _new_states(like: Tensor, rows: int, h: int, m: int) -> list[Tensor]:
+    """Hidden state and cell of both LSTMs, the main one first."""
+    return [like.new_empty(rows, size) for size in (h, h, m, m)]
 
 
 def _new_meta_buffers(like: Tensor, room: int, h: int, m: int, z: int) -> list[Tensor]:
@@ -192,8 +197,9 @@ def _hyper_lstm(
     rows, steps, d = inputs.shape
     h, m, z = hyper_hidden.shape[1], hyper_hyper.shape[1], zs.shape[1]
     outputs = new_padded(inputs, rows, steps, h, lengths)
-    finals = [inputs.new_empty(rows, size) for size in (h, h, m, m)]
+    hidden, cell, second_hidden, second_cell = finals = _new_states(inputs, rows, h, m)
     kept = _new_hyper_buffers(inputs, rows * steps if keep else 0, h, m, z)
+    sums, gates, cells, hypers, hyper_cells, products, z_vectors, scale_values = kept
     run_kernel(
         "HYPER_LSTM_FORWARD",
         PaddedBatch(rows, steps, lengths, reverse),
@@ -203,7 +209,8 @@ def _hyper_lstm(
         [outputs, *finals, *(kept if keep else [None] * 8)],
         reuse_layout=not keep,
     )
-    return outputs, *finals, *kept
+    finals_and_kept = (hidden, cell, second_hidden, second_cell, sums, gates, cells, hypers, hyper_cells)
+    return outputs, *finals_and_kept, products, z_vectors, scale_values
 
 
 def _new_hyper_buffers(like: Tensor, room: int, h: int, m: int, z: int) -> list[Tensor]:
