@@ -16,7 +16,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 FOLDER = "csrc"
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+# On macOS, what to build for may differ from what this machine is.
+X86 = platform.machine().lower() in ("x86_64", "amd64") and "arm64" not in os.environ.get("ARCHFLAGS", "")
 FLAGS = [
     "-std=c++17",
     "-O3",

@@ -1,4 +1,4 @@
-"""Speed and memory of the recurrent ops beside torch.nn.LSTM and slower ways to compute a Meta-LSTM.
+"""Speed and memory of the recurrent ops beside torch.nn's and beside slower ways to compute the same.
 
 All systems of a size run in one process and take turns (A B C A B C ...), so a busy moment hits all of them alike. What
 is compared is the ratio within a turn: the tables give its median and quartiles. Every form of the Meta-LSTM is checked
@@ -7,6 +7,7 @@ against the others before it is timed.
     OMP_NUM_THREADS=1 python benchmarks/recurrent.py                        # all sizes, all systems
     OMP_NUM_THREADS=1 python benchmarks/recurrent.py --sizes s1 b1 --repeats 50 --markdown table.md
     OMP_NUM_THREADS=1 python benchmarks/recurrent.py --sizes s1 --memory    # peak memory, one process a system
+    python benchmarks/recurrent.py --sizes threads                          # two threads against one
 """
 
 import argparse
@@ -17,16 +18,45 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hf_metalstm.modeling.recurrent import LSTMWeights, MetaLSTMWeights, current_backend, lstm, meta_lstm
+from hf_metalstm.modeling.compiled_kernels import instruction_set, kernels_available
+from hf_metalstm.modeling.recurrent import (
+    GRUWeights,
+    HyperLSTMWeights,
+    LSTMWeights,
+    MetaLSTMWeights,
+    attention_gru,
+    available_backends,
+    hyper_lstm,
+    lstm,
+    meta_lstm,
+    project_gru_inputs,
+    use_backend,
+)
 
 BASELINE = "nn.LSTM, padded"
+PACKED = "nn.LSTM, PackedSequence"
 LITERAL = "literal: forms W(z_t)"
-OURS = "meta_lstm"
+FAST = available_backends()[0]
+BACKENDS = [name for name in available_backends() if name != "reference"]
+OURS, PLAIN, HYPER = (f"{op} ({FAST})" for op in ("meta_lstm", "lstm", "hyper_lstm"))
+EAGER_HYPER, HOISTED_HYPER = "hyper_lstm, eager: a cell", "hyper_lstm, eager: x_t and gates hoisted"
+GRU_LOOP, ATTENTION = "loop of GRUCell", f"attention_gru ({FAST})"
+LSTM_LIMIT = 1.1
+# How many times as long the first takes as the second, at least.
+GAINS = {
+    (LITERAL, OURS): 60.0,
+    (PACKED, PLAIN): None,
+    (EAGER_HYPER, HYPER): 4.0,
+    (HOISTED_HYPER, HYPER): None,
+    (GRU_LOOP, ATTENTION): 4.0,
+}
+THREADED_OPS = ("lstm", "meta_lstm", "hyper_lstm")
+RAGGED_GAIN = 5.0  # of (PACKED, PLAIN) on ragged rows
 
 
 class Size(NamedTuple):
@@ -48,12 +78,13 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "s1": Size(16, 200, 200, 100, 40, 40, 3.0),
-    "s2": Size(16, 200, 100, 100, 20, 20, 2.5),
-    "s3": Size(64, 100, 200, 200, 60, 60, 1.8),
-    "b1": Size(1, 50, 200, 100, 40, 40, 5.5),
+    "s1": Size(16, 200, 200, 100, 40, 40, 1.4),
+    "s2": Size(16, 200, 100, 100, 20, 20, 1.1),
+    "s3": Size(64, 100, 200, 200, 60, 60, 1.35),
+    "b1": Size(1, 50, 200, 100, 40, 40, 1.2),
 }
-LITERAL_LIMITS = {"s1": 60.0}
+# Rows, hidden size, facts and passes of a Dynamic Memory Network's episodes.
+EPISODES = {"70 facts, 3 passes": (32, 80, 70, 3), "230 facts, 5 passes": (32, 80, 230, 5)}
 
 
 def meta_gates(sums: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,6 +132,48 @@ def low_rank_meta_lstm(inputs: Tensor, w: MetaLSTMWeights) -> Tensor:
     return torch.stack(outputs, 1)
 
 
+def eager_hyper_lstm(inputs: Tensor, w: HyperLSTMWeights) -> Tensor:
+    """A cell called at every step, gate by gate as the paper prints it: how public implementations are written."""
+    batch = inputs.shape[0]
+    h, c = inputs.new_zeros(2, batch, w.hidden.shape[1])
+    hyper_h, hyper_c = inputs.new_zeros(2, batch, w.hyper_hyper.shape[1])
+    linear = nn.functional.linear
+    outputs = []
+    for x in inputs.unbind(1):
+        sums = linear(x, w.hyper_input, w.hyper_bias) + linear(hyper_h, w.hyper_hyper) + linear(h, w.hyper_hidden)
+        hyper_h, hyper_c = meta_gates(sums, hyper_c)
+        from_hidden, from_input, bias = linear(h, w.hidden).chunk(4, 1), linear(x, w.input).chunk(4, 1), w.bias.chunk(4)
+        gates = []
+        for gate in range(4):
+            by_hidden = linear(linear(hyper_h, w.z_hidden[gate], w.z_hidden_bias[gate]), w.scale_hidden[gate])
+            by_input = linear(linear(hyper_h, w.z_input[gate], w.z_input_bias[gate]), w.scale_input[gate])
+            shift = linear(linear(hyper_h, w.z_bias[gate]), w.scale_bias[gate], bias[gate])
+            gates.append(by_hidden * from_hidden[gate] + by_input * from_input[gate] + shift)
+        h, c = meta_gates(torch.cat(gates, 1), c)
+        outputs.append(h)
+    return torch.stack(outputs, 1)
+
+
+def hoisted_hyper_lstm(inputs: Tensor, w: HyperLSTMWeights) -> Tensor:
+    """The same with all products with x_t before the loop and all gates in batched products."""
+    batch, h_size, m_size = inputs.shape[0], w.hidden.shape[1], w.hyper_hyper.shape[1]
+    hyper_x, main_x = inputs @ w.hyper_input.t() + w.hyper_bias, inputs @ w.input.t()
+    w_state = torch.cat([w.hyper_hyper, w.hyper_hidden], 1).t()
+    w_z = torch.cat([w.z_hidden, w.z_input, w.z_bias]).flatten(0, 1).t()
+    b_z = torch.cat([w.z_hidden_bias, w.z_input_bias, torch.zeros_like(w.z_input_bias)]).flatten()
+    scales = torch.cat([w.scale_hidden, w.scale_input, w.scale_bias]).transpose(1, 2)
+    h, c = inputs.new_zeros(2, batch, h_size)
+    hyper_h, hyper_c = inputs.new_zeros(2, batch, m_size)
+    outputs = []
+    for hyper_sum, from_x in zip(hyper_x.unbind(1), main_x.unbind(1), strict=True):
+        hyper_h, hyper_c = meta_gates(torch.addmm(hyper_sum, torch.cat([hyper_h, h], 1), w_state), hyper_c)
+        z = torch.addmm(b_z, hyper_h, w_z).view(batch, 12, -1).transpose(0, 1)
+        by_hidden, by_input, shift = torch.bmm(z, scales).transpose(0, 1).reshape(batch, 3, 4 * h_size).unbind(1)
+        h, c = meta_gates(by_hidden * (h @ w.hidden.t()) + by_input * from_x + shift + w.bias, c)
+        outputs.append(h)
+    return torch.stack(outputs, 1)
+
+
 class System(NamedTuple):
     """Something to time: `run()` gives outputs (batch, steps, hidden), `leaves` what gradients are taken by."""
 
@@ -119,13 +192,28 @@ def meta_weights(size: Size) -> MetaLSTMWeights:
     return MetaLSTMWeights(*(random_leaf(*shape) for shape in shapes))
 
 
+def hyper_weights(size: Size) -> HyperLSTMWeights:
+    d, h, m, z = size.d, size.h, size.m, size.z
+    shapes = [(4 * m, d), (4 * m, m), (4 * m, h), (4 * m,), (4, z, m), (4, z), (4, z, m), (4, z), (4, z, m)]
+    shapes += [(4, h, z), (4, h, z), (4, h, z), (4 * h, d), (4 * h, h), (4 * h,)]
+    return HyperLSTMWeights(*(random_leaf(*shape) for shape in shapes))
+
+
+def with_backend(name: str, run: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def chosen() -> Tensor:
+        with use_backend(name):
+            return run()
+
+    return chosen
+
+
 def make_systems(size: Size, lengths: Tensor | None = None) -> dict[str, System]:
     """The systems by name; those that know no lengths are left out of a ragged batch, but for padded nn.LSTM."""
     torch.manual_seed(0)
     inputs = torch.randn(size.batch, size.steps, size.d, requires_grad=True)
     module = nn.LSTM(size.d, size.h, batch_first=True)
     plain = LSTMWeights(*(random_leaf(*shape) for shape in [(4 * size.h, size.d), (4 * size.h, size.h), (4 * size.h,)]))
-    meta = meta_weights(size)
+    meta, hyper = meta_weights(size), hyper_weights(size)
     full = torch.full((size.batch,), size.steps) if lengths is None else lengths
 
     def packed() -> Tensor:
@@ -135,26 +223,67 @@ def make_systems(size: Size, lengths: Tensor | None = None) -> dict[str, System]
     module_leaves = [inputs, *module.parameters()]
     systems = {
         BASELINE: System(lambda: module(inputs)[0], module_leaves),
-        "nn.LSTM, PackedSequence": System(packed, module_leaves),
-        "lstm": System(lambda: lstm(inputs, plain, lengths)[0], [inputs, *plain]),
-        OURS: System(lambda: meta_lstm(inputs, meta, lengths)[0], [inputs, *meta]),
+        PACKED: System(packed, module_leaves),
     }
+    ops = {
+        "lstm": (lambda: lstm(inputs, plain, lengths)[0], [inputs, *plain]),
+        "meta_lstm": (lambda: meta_lstm(inputs, meta, lengths)[0], [inputs, *meta]),
+        "hyper_lstm": (lambda: hyper_lstm(inputs, hyper, lengths)[0], [inputs, *hyper]),
+    }
+    for op, (run, leaves) in ops.items():
+        for backend in BACKENDS:
+            systems[f"{op} ({backend})"] = System(with_backend(backend, run), leaves)
     if lengths is None:
+        systems[EAGER_HYPER] = System(lambda: eager_hyper_lstm(inputs, hyper), [inputs, *hyper])
+        systems[HOISTED_HYPER] = System(lambda: hoisted_hyper_lstm(inputs, hyper), [inputs, *hyper])
         systems["low-rank, eager"] = System(lambda: low_rank_meta_lstm(inputs, meta), [inputs, *meta])
         systems[LITERAL] = System(lambda: literal_meta_lstm(inputs, meta), [inputs, *meta], slow=True)
     return systems
 
 
+def make_episode_systems(batch: int, h: int, facts: int, passes: int) -> dict[str, System]:
+    """Several passes of a gated GRU over the same facts, each with gates of its own."""
+    torch.manual_seed(0)
+    inputs, gates = torch.randn(batch, facts, h, requires_grad=True), torch.rand(passes, batch, facts)
+    gates.requires_grad_()
+    weights = GRUWeights(*(random_leaf(*shape) for shape in [(3 * h, h), (3 * h, h), (3 * h,), (3 * h,)]))
+    cell = nn.GRUCell(h, h)
+    cell.load_state_dict(dict(zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), weights, strict=True)))
+
+    def loop() -> Tensor:
+        episodes = []
+        for gate in gates:
+            state = inputs.new_zeros(batch, h)
+            for t in range(facts):
+                opened = gate[:, t, None]
+                state = opened * cell(inputs[:, t], state) + (1 - opened) * state
+            episodes.append(state)
+        return torch.stack(episodes, 1)
+
+    def op() -> Tensor:
+        projected = project_gru_inputs(inputs, weights)
+        return torch.stack([attention_gru(projected, gate, weights) for gate in gates], 1)
+
+    systems = {GRU_LOOP: System(loop, [inputs, gates, *cell.parameters()])}
+    for backend in BACKENDS:
+        systems[f"attention_gru ({backend})"] = System(with_backend(backend, op), [inputs, gates, *weights])
+    return systems
+
+
 def check_forms_agree() -> None:
-    """Compares outputs and gradients of the three forms of the Meta-LSTM on a small batch."""
+    """Compares outputs and gradients of all forms of an op on a small batch."""
     systems = make_systems(Size(3, 7, 6, 5, 4, 3, 0.0))
-    results = []
-    for name in (OURS, "low-rank, eager", LITERAL):
-        outputs = systems[name].run()
-        results.append((outputs, *torch.autograd.grad(outputs.square().sum(), systems[name].leaves)))
-    for other in results[1:]:
-        for found, expected in zip(other, results[0], strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    meta = [*(f"meta_lstm ({backend})" for backend in BACKENDS), "low-rank, eager", LITERAL]
+    hyper = [*(f"hyper_lstm ({backend})" for backend in BACKENDS), EAGER_HYPER, HOISTED_HYPER]
+    episodes = make_episode_systems(3, 5, 7, 2)
+    for group, names in ((systems, meta), (systems, hyper), (episodes, list(episodes))):
+        results = []
+        for name in names:
+            outputs = group[name].run()
+            results.append((outputs, *torch.autograd.grad(outputs.square().sum(), group[name].leaves)))
+        for other in results[1:]:
+            for found, expected in zip(other, results[0], strict=True):
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def literal_bytes(size: Size) -> int:
@@ -185,10 +314,11 @@ def one_call(
 
 
 def take_turns(
-    systems: dict[str, System], size: Size, train: bool, repeats: int, slow: int, clock: Callable[[], float]
+    systems: dict[str, System], train: bool, repeats: int, slow: int, clock: Callable[[], float]
 ) -> dict[str, list[float]]:
     """Seconds of every turn. A slow system takes part in the first `slow` turns, after one call of the others."""
-    grad_outputs = torch.randn(size.batch, size.steps, size.h)
+    with torch.no_grad():
+        grad_outputs = torch.randn_like(next(iter(systems.values())).run())
     for system in systems.values():
         if not system.slow:
             one_call(system, train, grad_outputs)
@@ -225,18 +355,20 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def speed_table(seconds: dict[str, list[float]], limit: float | None, literal_limit: float | None) -> str:
-    rows = [["", "turns", "ms", f"x {BASELINE} (quartiles)", "limit", "holds"]]
+def speed_table(seconds: dict[str, list[float]], limits: dict[str, float], gains: dict[tuple[str, str], Any]) -> str:
+    """Times beside the first system's, then how much longer slower ways take; with what each must hold."""
+    base = next(iter(seconds))
+    rows = [["", "turns", "ms", f"x {base} (quartiles)", "limit", "holds"]]
     for name, turns in seconds.items():
-        middle, shown = ratio(seconds, name, BASELINE)
-        bounded = limit is not None and name == OURS
-        verdict = [f"<= {limit}", "yes" if middle <= limit else "NO"] if limit is not None and bounded else ["", ""]
+        middle, shown = ratio(seconds, name, base)
+        verdict = [f"<= {limits[name]}", "yes" if middle <= limits[name] else "NO"] if name in limits else ["", ""]
         milliseconds = f"{1000 * statistics.median(turns):.1f}"
-        rows.append([name, str(len(turns)), milliseconds, "1" if name == BASELINE else shown, *verdict])
-    if LITERAL in seconds:
-        middle, shown = ratio(seconds, LITERAL, OURS)
-        verdict = [f">= {literal_limit:.0f}", "yes" if middle >= literal_limit else "NO"] if literal_limit else ["", ""]
-        rows.append([f"{LITERAL.split(':')[0]} / {OURS}", str(len(seconds[LITERAL])), "", shown, *verdict])
+        rows.append([name, str(len(turns)), milliseconds, "1" if name == base else shown, *verdict])
+    for (slow, fast), limit in gains.items():
+        if slow in seconds and fast in seconds:
+            middle, shown = ratio(seconds, slow, fast)
+            verdict = [f">= {limit:.0f}", "yes" if middle >= limit else "NO"] if limit else ["", ""]
+            rows.append([f"{slow.split(':')[0]} / {fast}", str(len(seconds[slow])), "", shown, *verdict])
     return table(rows)
 
 
@@ -253,9 +385,11 @@ def report_size(name: str, arguments: argparse.Namespace, say: Callable[[str], N
     # A turn of b1 takes milliseconds: more of them cost nothing and steady the median.
     repeats = arguments.repeats * (5 if size.batch == 1 else 1)
     for train, title in ((True, "Forward and backward"), (False, "Forward only, no gradients")):
-        seconds = take_turns(systems, size, train, repeats, arguments.literal_repeats, CLOCKS[arguments.clock])
-        limits = (size.limit, LITERAL_LIMITS.get(name)) if train else (None, None)
-        say(f"{title}:\n\n{speed_table(seconds, *limits)}\n")
+        seconds = take_turns(systems, train, repeats, arguments.literal_repeats, CLOCKS[arguments.clock])
+        # The literal form is held against its limit at s1 alone.
+        gains = {pair: None if LITERAL in pair and name != "s1" else gain for pair, gain in GAINS.items()}
+        limits = {OURS: size.limit, PLAIN: LSTM_LIMIT}
+        say(f"{title}:\n\n{speed_table(seconds, limits, gains) if train else speed_table(seconds, {}, {})}\n")
 
 
 def report_ragged(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
@@ -271,8 +405,42 @@ def report_ragged(arguments: argparse.Namespace, say: Callable[[str], None]) -> 
         f"lognormal distribution: the padded batch is {full:.0%} full.\n"
     )
     for train, title in ((True, "Forward and backward"), (False, "Forward only, no gradients")):
-        seconds = take_turns(make_systems(size, batch), size, train, arguments.repeats, 0, CLOCKS[arguments.clock])
-        say(f"{title}:\n\n{speed_table(seconds, None, None)}\n")
+        seconds = take_turns(make_systems(size, batch), train, arguments.repeats, 0, CLOCKS[arguments.clock])
+        limits, gains = ({PLAIN: 1.0}, {(PACKED, PLAIN): RAGGED_GAIN}) if train else ({}, {})
+        say(f"{title}:\n\n{speed_table(seconds, limits, gains)}\n")
+
+
+def report_episodes(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Speed of the passes of a memory network over its facts."""
+    for title, (batch, h, facts, passes) in EPISODES.items():
+        say(f"## episodes: batch {batch}, hidden {h}, {title}\n")
+        seconds = take_turns(
+            make_episode_systems(batch, h, facts, passes), True, arguments.repeats, 0, CLOCKS[arguments.clock]
+        )
+        say(f"Forward and backward:\n\n{speed_table(seconds, {}, GAINS)}\n")
+
+
+def report_threads(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """What a second thread brings, turn by turn."""
+    say("## threads: two against one, forward and backward\n")
+    rows = [["one thread's time / two threads' (quartiles)", "nn.LSTM", *(f"{op} ({FAST})" for op in THREADED_OPS)]]
+    for name in ("s1", "s3"):
+        systems = make_systems(SIZES[name])
+        cells = []
+        for system in (BASELINE, *(f"{op} ({FAST})" for op in THREADED_OPS)):
+            with torch.no_grad():
+                grad_outputs = torch.randn_like(systems[system].run())
+            seconds: dict[str, list[float]] = {"one": [], "two": []}
+            for turn in range(arguments.repeats + 1):
+                for label, number in (("one", 1), ("two", 2)):
+                    torch.set_num_threads(number)
+                    spent = one_call(systems[system], True, grad_outputs)
+                    if turn:
+                        seconds[label].append(spent)
+            cells.append(ratio(seconds, "one", "two")[1])
+        rows.append([name, *cells])
+    torch.set_num_threads(arguments.threads)
+    say(table(rows) + "\n")
 
 
 def status_bytes(field: str) -> int:
@@ -332,17 +500,21 @@ def machine() -> str:
             f"* Python {platform.python_version()}, torch {torch.__version__} (kernels for "
             f"{torch.backends.cpu.get_cpu_capability()}, oneDNN "
             f"{'on' if torch.backends.mkldnn.is_available() else 'off'}), "
-            f"{torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}, float32, backend "
-            f"{current_backend()!r}",
+            f"{torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}, float32",
+            f"* compiled kernels: {instruction_set() if kernels_available() else 'not built'}",
             f"* load of the machine at the start: {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "",
         ]
     ).strip()
 
 
+REPORTS = {"ragged": report_ragged, "episodes": report_episodes, "threads": report_threads}
+WHAT = [*SIZES, *REPORTS]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--sizes", nargs="+", choices=[*SIZES, "ragged"], default=[*SIZES, "ragged"], help="what to time; default: all"
+        "--sizes", nargs="+", choices=WHAT, default=WHAT, metavar="WHAT", help=f"of {', '.join(WHAT)}; default: all"
     )
     parser.add_argument(
         "--repeats", type=int, default=20, help="turns that every system takes (b1: five times as many)"
@@ -378,8 +550,8 @@ def main() -> None:
         report_memory([name for name in arguments.sizes if name in SIZES], say)
     else:
         for name in arguments.sizes:
-            if name == "ragged":
-                report_ragged(arguments, say)
+            if name in REPORTS:
+                REPORTS[name](arguments, say)
             else:
                 report_size(name, arguments, say)
     if arguments.markdown:
