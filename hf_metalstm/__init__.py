@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from .metrics.evaluate_tagging import Conlleval, StrictChunks
     from .metrics.tagging import TaggingMetrics, score_tags
     from .modeling.character_features import CharacterVocabulary
+    from .modeling.configuration_dmn import DMNConfig
     from .modeling.configuration_meta_lstm import MetaLSTMConfig
     from .modeling.crf import LinearChainCRF
+    from .modeling.modeling_dmn import DMNForQuestionAnswering, DMNModel, DMNPreTrainedModel
+    from .modeling.modeling_dmn_classification import DMNForSequenceClassification, DMNForTokenClassification
     from .modeling.modeling_meta_lstm import MetaLSTMForSequenceClassification, MetaLSTMModel, MetaLSTMPreTrainedModel
     from .modeling.tag_constraints import allowed_transitions
     from .pipelines.multiple_choice import MultipleChoicePipeline
@@ -36,6 +39,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "CharacterVocabulary": "modeling.character_features",
     "Conlleval": "metrics.evaluate_tagging",
+    "DMNConfig": "modeling.configuration_dmn",
+    "DMNForQuestionAnswering": "modeling.modeling_dmn",
+    "DMNForSequenceClassification": "modeling.modeling_dmn_classification",
+    "DMNForTokenClassification": "modeling.modeling_dmn_classification",
+    "DMNModel": "modeling.modeling_dmn",
+    "DMNPreTrainedModel": "modeling.modeling_dmn",
     "DMNTokenizer": "tokenization.tokenization_dmn",
     "DataCollatorForDMN": "data.dmn_collator",
     "DataCollatorForTagging": "data.token_classification_collator",
@@ -64,6 +73,12 @@ _HOMES = {
 __all__ = [  # noqa: F822
     "CharacterVocabulary",
     "Conlleval",
+    "DMNConfig",
+    "DMNForQuestionAnswering",
+    "DMNForSequenceClassification",
+    "DMNForTokenClassification",
+    "DMNModel",
+    "DMNPreTrainedModel",
     "DMNTokenizer",
     "DataCollatorForDMN",
     "DataCollatorForTagging",

@@ -17,6 +17,9 @@ def register() -> None:
     modeling, tokenization = f"{__package__}.modeling", f"{__package__}.tokenization"
     _register_with("configuration_auto", f"{modeling}.configuration_meta_lstm", _register_meta_lstm_config)
     _register_with("modeling_auto", f"{modeling}.modeling_meta_lstm", _register_meta_lstm_models)
+    _register_with("configuration_auto", f"{modeling}.configuration_dmn", _register_dmn_config)
+    _register_with("modeling_auto", f"{modeling}.modeling_dmn", _register_dmn_models)
+    _register_with("modeling_auto", f"{modeling}.modeling_dmn_classification", _register_dmn_classifiers)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_word", _register_word_tokenizer)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_dmn", _register_dmn_tokenizer)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_gpt1", _register_gpt1_tokenizer)
@@ -57,11 +60,33 @@ def _register_word_tokenizer(home: ModuleType) -> None:
     AutoTokenizer.register(MetaLSTMConfig, tokenizer_class=home.WordTokenizer, exist_ok=True)
 
 
-def _register_dmn_tokenizer(home: ModuleType) -> None:
-    from transformers.models.auto.tokenization_auto import REGISTERED_TOKENIZER_CLASSES
+def _register_dmn_config(home: ModuleType) -> None:
+    from transformers import AutoConfig
 
-    # By name alone: a folder says which class its tokenizer has.
-    REGISTERED_TOKENIZER_CLASSES[home.DMNTokenizer.__name__] = home.DMNTokenizer
+    AutoConfig.register(home.DMNConfig.model_type, home.DMNConfig, exist_ok=True)
+
+
+def _register_dmn_models(home: ModuleType) -> None:
+    from transformers import AutoModel, AutoModelForSeq2SeqLM
+
+    AutoModel.register(home.DMNConfig, home.DMNModel, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(home.DMNConfig, home.DMNForQuestionAnswering, exist_ok=True)
+
+
+def _register_dmn_classifiers(home: ModuleType) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    config = home.DMNConfig
+    AutoModelForSequenceClassification.register(config, home.DMNForSequenceClassification, exist_ok=True)
+    AutoModelForTokenClassification.register(config, home.DMNForTokenClassification, exist_ok=True)
+
+
+def _register_dmn_tokenizer(home: ModuleType) -> None:
+    from transformers import AutoTokenizer
+
+    from .modeling.configuration_dmn import DMNConfig
+
+    AutoTokenizer.register(DMNConfig, tokenizer_class=home.DMNTokenizer, exist_ok=True)
 
 
 def _register_gpt1_tokenizer(home: ModuleType) -> None:
