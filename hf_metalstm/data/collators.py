@@ -57,7 +57,9 @@ class DataCollatorForMultiTask:
             if len(example["input_ids"]) == 0:
                 raise ValueError(f"text {index} is empty after tokenization: drop it or give it an unknown token")
             texts.append({name: example[name] for name in ("input_ids", "attention_mask") if name in example})
-        batch = dict(self.tokenizer.pad(texts, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt"))
+        # By way of numpy, which reads lists of lists several times as fast as torch does.
+        padded = self.tokenizer.pad(texts, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="np")
+        batch = {name: torch.from_numpy(values) for name, values in padded.items()}
         for column in ("labels", "task_ids"):
             values = [example.get(column, example.get("label") if column == "labels" else None) for example in examples]
             if all(value is None for value in values):
