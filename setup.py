@@ -92,7 +92,7 @@ setup(
     ],
     python_requires=">=3.10",
     packages=find_packages(include=["hf_metalstm", "hf_metalstm.*"]),
-    package_data={"hf_metalstm": ["py.typed"]},
+    package_data={"hf_metalstm": ["py.typed", "*.pyi"]},
     zip_safe=False,
     ext_modules=kernels(),
     cmdclass={"build_ext": BuildKernels},

@@ -426,6 +426,29 @@ def test_a_forked_process_computes_after_its_parent_used_threads() -> None:
     torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected, rtol=0, atol=1e-12)
 
 
+class StatesOfRows(torch.utils.data.Dataset):
+    """Computes in the process that loads the data, and tells how many threads it may use there."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        self.weights, self.rows = random_weights("gru", 3, 4, 0, 0), torch.randn(4, 6, 5, 3, dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return gru(self.rows[index], self.weights)[1], torch.get_num_threads()
+
+
+def test_workers_that_load_data_use_one_thread_each() -> None:
+    with threads(2):
+        data = StatesOfRows()
+        expected = torch.stack([state for state, _ in data])
+        states, used = next(iter(torch.utils.data.DataLoader(data, batch_size=4, num_workers=2)))
+    assert used.tolist() == [1, 1, 1, 1]
+    torch.testing.assert_close(states, expected, rtol=0, atol=1e-12)
+
+
 def test_python_threads_can_compute_at_once() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
