@@ -40,7 +40,7 @@ def answering_case(name: str, **settings: object) -> ModelCase:
     return ModelCase(
         name=name,
         config_class=DMNConfig,
-        config_kwargs={**SIZES, **settings},
+        config_kwargs={**SIZES, "is_encoder_decoder": True, **settings},
         base_model_class=None,
         head_classes=(DMNForQuestionAnswering,),
         kinds={DMNForQuestionAnswering: "seq2seq-lm"},
@@ -53,18 +53,18 @@ def answering_case(name: str, **settings: object) -> ModelCase:
     )
 
 
-def encoding_case(name: str, **settings: object) -> ModelCase:
+def encoding_case(name: str, skip: dict[str, str] | None = None, **settings: object) -> ModelCase:
     return ModelCase(
         name=name,
         config_class=DMNConfig,
-        config_kwargs={**SIZES, "is_encoder_decoder": False, **settings},
+        config_kwargs={**SIZES, **settings},
         base_model_class=DMNModel,
         head_classes=(DMNForSequenceClassification, DMNForTokenClassification),
         kinds={DMNForSequenceClassification: "seq-cls", DMNForTokenClassification: "token-cls"},
         make_inputs=text_inputs,
         common_properties=NO_LAYERS,
         extra_id_inputs=("question_ids",),
-        skip=SKIP,
+        skip=skip or {},
         setup=hf_metalstm._registration.register,
     )
 
@@ -72,6 +72,6 @@ def encoding_case(name: str, **settings: object) -> ModelCase:
 CASES = [
     answering_case("DMNAnswering"),
     answering_case("DMNAnsweringTied", tie_word_embeddings=True, gate="softmax", memory_cell="relu"),
-    encoding_case("DMN"),
+    encoding_case("DMN", skip={"test_load_with_mismatched_shapes": "asks nothing; the learned question runs it"}),
     encoding_case("DMNLearnedQuestion", learned_question=True, input_cell="lstm", tie_memory_weights=False),
 ]

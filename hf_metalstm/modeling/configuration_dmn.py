@@ -66,7 +66,6 @@ class DMNConfig(PreTrainedConfig):
         decoder_start_token_id: what the answer module reads first; None means `bos_token_id`.
         tie_word_embeddings: the answer module's output layer shares the embeddings, which then are `hidden_size` wide.
         use_cache: generation keeps the answer module's state.
-        is_encoder_decoder: for transformers; True in `DMNForQuestionAnswering`.
 
     Raises:
         ValueError: a field has a value that is not allowed; the message names the field.
@@ -118,7 +117,6 @@ class DMNConfig(PreTrainedConfig):
         decoder_start_token_id: int | None = None,
         tie_word_embeddings: bool = False,
         use_cache: bool = True,
-        is_encoder_decoder: bool = True,
         **kwargs: Any,
     ):
         self.vocab_size = vocab_size
@@ -147,7 +145,7 @@ class DMNConfig(PreTrainedConfig):
         self.tie_word_embeddings = tie_word_embeddings
         self.use_cache = use_cache
         self._check_fields()
-        super().__init__(is_encoder_decoder=is_encoder_decoder, **kwargs)
+        super().__init__(**kwargs)
 
     @property
     def num_hidden_layers(self) -> int:

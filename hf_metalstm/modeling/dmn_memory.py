@@ -24,7 +24,8 @@ class Passes(NamedTuple):
 
     memory: Tensor  # (rows, hidden) after each row's last pass
     gates: Tensor  # (rows, passes, facts), 0 for padding and for passes that a row does not make
-    scores: Tensor  # (rows, passes, facts), or one more for the end of the passes: the gates before sigmoid or softmax
+    scores: Tensor  # (rows, passes, facts), or one more for the end of the passes: the gates before sigmoid or softmax;
+    # 0 after the pass in which a row chose the end
     made: Tensor  # (rows,) number of passes
 
 
@@ -228,7 +229,7 @@ class EpisodicMemory(nn.Module):
         for index in range(self.num_passes):
             scores = self.gate(seen, memory, prepared)
             gates = self._open(scores, real)
-            all_scores.append(scores)
+            all_scores.append(scores.masked_fill(~running[:, None], 0.0))
             if self.end_fact is not None:
                 chosen = gates.argmax(1) == count if passes_to_make is None else passes_to_make <= index
                 running = running & ~chosen

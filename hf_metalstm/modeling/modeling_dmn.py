@@ -254,8 +254,8 @@ class DMNForQuestionAnswering(DMNPreTrainedModel, GenerationMixin):
     _tied_weights_keys = {"lm_head.weight": "encoder.embeddings.weight"}
 
     def __init__(self, config: DMNConfig):
-        if not config.is_encoder_decoder:
-            raise ValueError("is_encoder_decoder is False, but DMNForQuestionAnswering writes answers: set it to True")
+        # What transformers calls a model that reads one thing and writes another; the other heads only read.
+        config.is_encoder_decoder = True
         super().__init__(config)
         self.encoder = DMNModel(config)
         self.answer_module = AnswerModule(config)
