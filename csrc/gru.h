@@ -81,6 +81,7 @@ struct GruForward {
     Scratch scratch(memory);
     const Memory m(call.sizes, group.count, group.tokens, scratch);
     const T* bias = line<T>(data[kHiddenBias], 0, 3 * h);
+    clear_padding<T>(lines, data[kOutputs], h);
     for (int64_t i = 0; i < group.count; ++i) {
       copy(m.hidden + i * h, line<T>(data[kFirstHidden], lines.row(i), h), h);
       if (d)
@@ -195,6 +196,8 @@ struct GruBackward {
     const Lines lines{call.batch, group};
     Scratch scratch(memory);
     const Memory m(call.sizes, group.count, group.tokens, scratch);
+    clear_padding<T>(lines, data[kGradInputs], d ? d : 3 * h);
+    clear_padding<T>(lines, data[kGradAttention], 1);
     walk_backward(
         lines, [&](int64_t i) { copy_or_zero(m.d_hidden + i * h, data[kGradFinalHidden], lines.row(i), h); },
         [&](int64_t t, int64_t alive) {

@@ -123,6 +123,7 @@ struct HyperLstmForward {
     const bool keep = data[kGates] != nullptr;
     copy(mem.bias, line<T>(data[kHyperBias], 0, 4 * m), 4 * m);
     set_zero(mem.bias + 4 * m, 4 * h);
+    clear_padding<T>(lines, data[kOutputs], h);
     // What is kept for the backward pass takes the place of what it is computed from.
     const auto sums = [&](int64_t i, int64_t position) {
       return keep ? line<T>(data[kSums], lines.first_token(i) + position, width)
@@ -316,6 +317,7 @@ struct HyperLstmBackward {
     const Lines lines{call.batch, group};
     Scratch scratch(memory);
     const Memory mem(call.sizes, group.count, group.tokens, scratch);
+    clear_padding<T>(lines, data[kGradInputs], d);
     walk_backward(
         lines,
         [&](int64_t i) {

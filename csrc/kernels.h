@@ -72,7 +72,7 @@ struct Arguments {
 
 struct Op {
   int num_sizes, num_weights, num_data;
-  // Data from this index on are sums over all rows, such as gradients of weights: kernels add to them.
+  // Data from this index on are sums over all rows, such as gradients of weights: kernels add to them, from zero on.
   int first_sum;
   int64_t (*sum_bytes)(const int64_t* sizes, int index);
   void (*add)(void* to, const void* from, int64_t bytes);

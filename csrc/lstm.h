@@ -78,6 +78,7 @@ struct LstmForward {
     const Lines lines{call.batch, group};
     Scratch scratch(memory);
     const Memory m(call.sizes, group.count, group.tokens, scratch);
+    clear_padding<T>(lines, data[kOutputs], h);
     // What is kept for the backward pass takes the place of what it is computed from.
     const auto projected = [&](int64_t i, int64_t position) {
       return data[kGates] ? line<T>(data[kGates], lines.first_token(i) + position, 4 * h)
@@ -180,6 +181,7 @@ struct LstmBackward {
     const Lines lines{call.batch, group};
     Scratch scratch(memory);
     const Memory m(call.sizes, group.count, group.tokens, scratch);
+    clear_padding<T>(lines, data[kGradInputs], d);
     walk_backward(
         lines,
         [&](int64_t i) {

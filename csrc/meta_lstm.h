@@ -118,6 +118,8 @@ struct MetaLstmForward {
     const bool keep = data[kGates] != nullptr;
     copy(mem.bias, line<T>(data[kMetaBias], 0, 4 * m), 4 * m);
     set_zero(mem.bias + 4 * m, 4 * z);
+    clear_padding<T>(lines, data[kOutputs], h);
+    clear_padding<T>(lines, data[kVectors], z);
     // What is kept for the backward pass takes the place of what it is computed from.
     const auto sums = [&](int64_t i, int64_t position) {
       return keep ? line<T>(data[kSums], lines.first_token(i) + position, width)
@@ -310,6 +312,7 @@ struct MetaLstmBackward {
     const Lines lines{call.batch, group};
     Scratch scratch(memory);
     const Memory mem(call.sizes, group.count, group.tokens, scratch);
+    clear_padding<T>(lines, data[kGradInputs], d);
     walk_backward(
         lines,
         [&](int64_t i) {

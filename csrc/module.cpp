@@ -156,7 +156,7 @@ struct Worker {
   }
 
   void run() const {
-    if (own_sums) for_sums([&](int index, int64_t size) { memset(data[index], 0, size_t(size)); });
+    for_sums([&](int index, int64_t size) { memset(data[index], 0, size_t(size)); });
     Arguments own = arguments;
     own.data = data.data();
     for (const Share::Rows& group : share->groups) {

@@ -151,6 +151,15 @@ inline void copy_or_zero(T* target, void* data, int64_t index, int64_t n) {
     set_zero(target, n);
 }
 
+// Zeros in a padded buffer beyond each row's length; nothing where the buffer is missing.
+template <typename T>
+inline void clear_padding(const Lines& lines, void* data, int64_t width) {
+  if (!data) return;
+  for (int64_t i = 0; i < lines.group.count; ++i)
+    set_zero(line<T>(data, lines.first_padded(i) + lines.length(i), width),
+             (lines.batch.steps - lines.length(i)) * width);
+}
+
 // Null stays null: there is nothing to read or to keep.
 template <typename T>
 inline T* line_or_null(void* data, int64_t index, int64_t width) {

@@ -16,22 +16,11 @@ def needs_backward(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-def new_padded(like: Tensor, rows: int, steps: int, size: int, lengths: Tensor | None) -> Tensor:
-    """(rows, steps, size) for a kernel to fill: it writes real steps only, the others are zeros."""
-    make = like.new_empty if lengths is None else like.new_zeros
-    return make(rows, steps, size)
-
-
-def new_gradients(
-    arguments: Sequence[Tensor], needs: Sequence[bool], added: Sequence[bool], lengths: Tensor | None
-) -> list[Tensor | None]:
-    """A tensor for each gradient that is needed: zeros where kernels add to it, and where they leave padding out."""
-    gradients: list[Tensor | None] = []
-    for argument, need, sums in zip(arguments, needs, added, strict=True):
-        zeros = sums or (argument.ndim == 3 and lengths is not None)
-        make = argument.new_zeros if zeros else argument.new_empty
-        gradients.append(make(argument.shape) if need else None)
-    return gradients
+def new_gradients(arguments: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | None]:
+    """Room for each gradient that is needed. Kernels write all of it, zeros in padding included."""
+    return [
+        argument.new_empty(argument.shape) if need else None for argument, need in zip(arguments, needs, strict=True)
+    ]
 
 
 def returned(gradients: Sequence[Tensor | None], like: Tensor) -> list[Tensor]:

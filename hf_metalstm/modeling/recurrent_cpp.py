@@ -19,7 +19,6 @@ from .compiled_gradients import (
     given_back,
     needs_backward,
     new_gradients,
-    new_padded,
     refuse_second_derivative,
     returned,
     returned_shapes,
@@ -43,7 +42,7 @@ def _lstm(
     """Outputs, final hidden and cell; then gates and cells for the backward pass, empty unless `keep`."""
     rows, steps, d = inputs.shape
     h = hidden_weight.shape[1]
-    outputs = new_padded(inputs, rows, steps, h, lengths)
+    outputs = inputs.new_empty(rows, steps, h)
     hidden, cell = inputs.new_empty(rows, h), inputs.new_empty(rows, h)
     gates, cells = _new_lstm_buffers(inputs, rows * steps if keep else 0, h)
     run_kernel(
@@ -92,7 +91,7 @@ def _lstm_backward(
     """Gradients of the first six arguments of `_lstm`."""
     rows, steps, d = inputs.shape
     arguments = (inputs, input_weight, hidden_weight, bias, h0, c0)
-    gradients = new_gradients(arguments, needs, [False, True, True, True, False, False], lengths)
+    gradients = new_gradients(arguments, needs)
     of_inputs, of_input_weight, of_hidden_weight, of_bias, of_h0, of_c0 = gradients
     run_kernel(
         "LSTM_BACKWARD",
@@ -152,7 +151,7 @@ def _gru(
     """Outputs and the final state; then gates, hidden products and states before for the backward pass."""
     rows, steps, d = inputs.shape
     h = hidden_weight.shape[1]
-    outputs, final = new_padded(inputs, rows, steps, h, lengths), inputs.new_empty(rows, h)
+    outputs, final = inputs.new_empty(rows, steps, h), inputs.new_empty(rows, h)
     gates, products, previous = kept = _new_gru_buffers(inputs, rows * steps if keep else 0, h)
     run_kernel(
         "GRU_FORWARD",
@@ -199,7 +198,7 @@ def _gru_backward(
     """Gradients of the first six arguments of `_gru`."""
     rows, steps, d = inputs.shape
     arguments = (inputs, input_weight, hidden_weight, input_bias, hidden_bias, h0)
-    gradients = new_gradients(arguments, needs, [False, True, True, True, True, False], lengths)
+    gradients = new_gradients(arguments, needs)
     of_inputs, *of_weights, of_h0 = gradients
     run_kernel(
         "GRU_BACKWARD",
@@ -294,8 +293,7 @@ def _attention_gru_backward(
     """Gradients of the first five arguments of `_attention_gru`."""
     rows, steps, _ = projected.shape
     arguments = (projected, attention, hidden_weight, hidden_bias, h0)
-    # The attention's gradient is not a sum, but beyond a row's length nothing is written.
-    gradients = new_gradients(arguments, needs, [False, True, True, True, False], lengths)
+    gradients = new_gradients(arguments, needs)
     of_projected, of_attention, of_hidden_weight, of_hidden_bias, of_h0 = gradients
     run_kernel(
         "GRU_BACKWARD",

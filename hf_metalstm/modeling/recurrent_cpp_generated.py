@@ -17,7 +17,6 @@ from .compiled_gradients import (
     given_back,
     needs_backward,
     new_gradients,
-    new_padded,
     refuse_second_derivative,
     returned,
     returned_shapes,
@@ -51,7 +50,7 @@ def _meta_lstm(
     """Outputs, vectors, four final states; then what the backward pass reads: sums, gates, cells, meta states."""
     rows, steps, d = inputs.shape
     h, m, z = meta_hidden.shape[1], meta_meta.shape[1], z_weight.shape[0]
-    outputs, vectors = (new_padded(inputs, rows, steps, size, lengths) for size in (h, z))
+    outputs, vectors = (inputs.new_empty(rows, steps, size) for size in (h, z))
     hidden, cell, second_hidden, second_cell = finals = _new_states(inputs, rows, h, m)
     sums, gates, cells, metas, meta_cells = kept = _new_meta_buffers(inputs, rows * steps if keep else 0, h, m, z)
     run_kernel(
@@ -122,8 +121,7 @@ def _meta_lstm_backward(
     rows, steps, d = inputs.shape
     weights = (meta_input, meta_meta, meta_hidden, meta_bias, z_weight, p, q_input, q_hidden, b)
     states = (h0, c0, meta_h0, meta_c0)
-    added = [False, *[True] * len(weights), *[False] * len(states)]
-    gradients = new_gradients((inputs, *weights, *states), needs, added, lengths)
+    gradients = new_gradients((inputs, *weights, *states), needs)
     run_kernel(
         "META_LSTM_BACKWARD",
         PaddedBatch(rows, steps, lengths, reverse),
@@ -196,7 +194,7 @@ def _hyper_lstm(
     """
     rows, steps, d = inputs.shape
     h, m, z = hyper_hidden.shape[1], hyper_hyper.shape[1], zs.shape[1]
-    outputs = new_padded(inputs, rows, steps, h, lengths)
+    outputs = inputs.new_empty(rows, steps, h)
     hidden, cell, second_hidden, second_cell = finals = _new_states(inputs, rows, h, m)
     kept = _new_hyper_buffers(inputs, rows * steps if keep else 0, h, m, z)
     sums, gates, cells, hypers, hyper_cells, products, z_vectors, scale_values = kept
@@ -267,8 +265,7 @@ def _hyper_lstm_backward(
     hyper = (hyper_input, hyper_hyper, hyper_hidden, hyper_bias, zs, z_biases, scales)
     weights = (*hyper, input_weight, hidden_weight, bias)
     states = (h0, c0, hyper_h0, hyper_c0)
-    added = [False, *[True] * len(weights), *[False] * len(states)]
-    gradients = new_gradients((inputs, *weights, *states), needs, added, lengths)
+    gradients = new_gradients((inputs, *weights, *states), needs)
     run_kernel(
         "HYPER_LSTM_BACKWARD",
         PaddedBatch(rows, steps, lengths, reverse),
