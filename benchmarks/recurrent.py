@@ -44,7 +44,7 @@ LITERAL = "literal: forms W(z_t)"
 FAST = available_backends()[0]
 BACKENDS = [name for name in available_backends() if name != "reference"]
 OURS, PLAIN, HYPER = (f"{op} ({FAST})" for op in ("meta_lstm", "lstm", "hyper_lstm"))
-EAGER_HYPER, HOISTED_HYPER = "hyper_lstm, eager: a cell", "hyper_lstm, eager: x_t and gates hoisted"
+EAGER_HYPER, HOISTED_HYPER = "hyper_lstm, eager cell", "hyper_lstm, eager, hoisted"
 GRU_LOOP, ATTENTION = "loop of GRUCell", f"attention_gru ({FAST})"
 LSTM_LIMIT = 1.1
 # How many times as long the first takes as the second, at least.

@@ -202,6 +202,17 @@ def test_gradients_are_those_of_finite_differences(op: str, on_backend: str) -> 
 
 
 @EVERY_OP
+def test_second_derivatives_of_the_reference_are_those_of_finite_differences(op: str) -> None:
+    weights, inputs = random_weights(op, 2, 2, 2, 2), torch.randn(1, 2, 2, dtype=torch.float64)
+
+    def compute(*leaves: Tensor) -> Tensor:
+        return call(op, leaves[0], type(weights)(*leaves[1:]))["outputs"]
+
+    with use_backend("reference"):
+        assert torch.autograd.gradgradcheck(compute, [leaf.clone().requires_grad_() for leaf in (inputs, *weights)])
+
+
+@EVERY_OP
 @ON_EVERY_FAST_BACKEND
 def test_a_second_derivative_is_refused_even_of_a_plain_sum(op: str, on_backend: str) -> None:
     weights = random_weights(op, 2, 3, 2, 2)
