@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .modeling.modeling_dmn_classification import DMNForSequenceClassification, DMNForTokenClassification
     from .modeling.modeling_meta_lstm import MetaLSTMForSequenceClassification, MetaLSTMModel, MetaLSTMPreTrainedModel
     from .modeling.tag_constraints import allowed_transitions
+    from .pipelines.memory_question_answering import MemoryQuestionAnsweringPipeline
     from .pipelines.multiple_choice import MultipleChoicePipeline
     from .pipelines.text_classification import MultiTaskTextClassificationPipeline
     from .tokenization.tokenization_dmn import DMNTokenizer
@@ -51,6 +52,7 @@ _HOMES = {
     "DataCollatorForTaskInputs": "data.task_input_collator",
     "GPT1Tokenizer": "tokenization.tokenization_gpt1",
     "LinearChainCRF": "modeling.crf",
+    "MemoryQuestionAnsweringPipeline": "pipelines.memory_question_answering",
     "MetaLSTMConfig": "modeling.configuration_meta_lstm",
     "MetaLSTMForSequenceClassification": "modeling.modeling_meta_lstm",
     "MetaLSTMModel": "modeling.modeling_meta_lstm",
@@ -85,6 +87,7 @@ __all__ = [  # noqa: F822
     "DataCollatorForTaskInputs",
     "GPT1Tokenizer",
     "LinearChainCRF",
+    "MemoryQuestionAnsweringPipeline",
     "MetaLSTMConfig",
     "MetaLSTMForSequenceClassification",
     "MetaLSTMModel",

@@ -96,7 +96,7 @@ def _register_gpt1_tokenizer(home: ModuleType) -> None:
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:
-    from transformers import AutoModelForMultipleChoice
+    from transformers import AutoModelForMultipleChoice, AutoModelForSeq2SeqLM
 
     # A subclass of transformers' own pipeline, which it equals for every model without tasks; loaded when asked for.
     pipelines.PIPELINE_REGISTRY.supported_tasks["text-classification"]["impl"] = (
@@ -105,6 +105,12 @@ def _register_pipelines(pipelines: ModuleType) -> None:
     pipelines.PIPELINE_REGISTRY.supported_tasks["multiple-choice"] = {
         "impl": f"{__package__}.pipelines.multiple_choice.MultipleChoicePipeline",
         "pt": (AutoModelForMultipleChoice,),
+        "default": {},
+        "type": "text",
+    }
+    pipelines.PIPELINE_REGISTRY.supported_tasks["memory-question-answering"] = {
+        "impl": f"{__package__}.pipelines.memory_question_answering.MemoryQuestionAnsweringPipeline",
+        "pt": (AutoModelForSeq2SeqLM,),
         "default": {},
         "type": "text",
     }

@@ -317,7 +317,8 @@ class DMNForQuestionAnswering(DMNPreTrainedModel, GenerationMixin):
             )
         if output_hidden_states is not None:
             generation_settings["output_hidden_states"] = output_hidden_states
-        return super().generate(encoder_outputs=encoder_outputs, **generation_settings)
+        # A copy: what is given is repeated in place, once for each beam.
+        return super().generate(encoder_outputs=DMNModelOutput(**encoder_outputs), **generation_settings)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """The start token, then the labels without their last."""

@@ -150,6 +150,20 @@ class DMNTokenizer(WordTokenizer):
             encoded.append(row)
         return encoded
 
+    @staticmethod
+    def facts_of(story: Mapping[str, Any]) -> list[str]:
+        """The sentences of a story, which are the facts that `encode_stories` gives ids of.
+
+        Raises:
+            TypeError, ValueError: see `encode_stories`.
+
+        Example:
+            >>> from hf_metalstm import DMNTokenizer
+            >>> DMNTokenizer.facts_of({"context": "Ada ran to the attic. Otto did not."})
+            ['Ada ran to the attic.', 'Otto did not.']
+        """
+        return _facts_of(story, "the story")
+
     def encode_answer(self, answer: str | Sequence[str]) -> list[int]:
         """The ids of an answer's tokens, and of the token that ends it.
 

@@ -358,6 +358,9 @@ def test_generation_takes_a_whole_training_batch_and_encoder_outputs():
     assert torch.equal(model.generate(**make_batch(supporting=SUPPORTING), max_new_tokens=3), expected)
     encoded = model.encoder(**story_batch())
     assert torch.equal(model.generate(encoder_outputs=encoded, max_new_tokens=3), expected)
+    beams = model.generate(encoder_outputs=encoded, max_new_tokens=3, num_beams=4)
+    assert encoded.memory.shape == (3, 6), "what is given stays as it is"
+    assert torch.equal(model.generate(**story_batch(), max_new_tokens=3, num_beams=4), beams)
     assert torch.equal(
         model(encoder_outputs=encoded.to_tuple(), decoder_input_ids=expected).logits[:, :-1].argmax(-1), expected[:, 1:]
     )
