@@ -85,8 +85,10 @@ def ask(folder, tmp_path, before: str, options: dict, after: str = "") -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def check(result: dict, logits: list, answers: list) -> None:
-    torch.testing.assert_close(torch.tensor(result["logits"]), torch.tensor(logits), rtol=0, atol=0)
+def check(result: dict, logits: list, answers: list, *, same_backend: bool) -> None:
+    # Where the package is, its compiled kernels are too: they round in another order.
+    tolerance = 0.0 if same_backend else 1e-6
+    torch.testing.assert_close(torch.tensor(result["logits"]), torch.tensor(logits), rtol=tolerance, atol=tolerance)
     assert result["again"] == result["logits"]
     assert result["encoder"] == "MetaLSTMModel" and result["same encoder"]
     assert result["tasks"] == TASKS and result["order"] == list(TASKS)
@@ -99,7 +101,7 @@ def test_a_process_with_the_package_needs_no_trust_and_chooses_tasks(shared, tmp
     folder, logits, answers = shared
     after = 'result["toys"] = [answer["label"] for answer in classify(texts, task_name="toys")]'
     result = ask(folder, tmp_path, "import hf_metalstm", {}, after)
-    check(result, logits, answers)
+    check(result, logits, answers, same_backend=True)
     assert result["classes"] == ["hf_metalstm", "WordTokenizer"]
     assert result["toys"][0] == TASKS["toys"][int(torch.tensor(logits[0]).argmax())]
 
@@ -117,7 +119,7 @@ model.set_active_task("toys")
 result["toys"] = model.config.id2label
 """
     result = ask(folder, tmp_path, ABSENT, {"trust_remote_code": True}, after)
-    check(result, logits, answers)
+    check(result, logits, answers, same_backend=False)
     assert result["absent"] and result["classes"] == ["transformers_modules", "WordTokenizer"]
     assert result["chosen"][0] == TASKS["toys"][int(torch.tensor(logits[0]).argmax())]
     assert result["toys"] == {"0": "negative", "1": "positive"}
