@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from .metrics.tagging import TaggingMetrics, score_tags
     from .modeling.character_features import CharacterVocabulary
     from .modeling.configuration_dmn import DMNConfig
+    from .modeling.configuration_gpt1 import GPT1Config
     from .modeling.configuration_meta_lstm import MetaLSTMConfig
     from .modeling.crf import LinearChainCRF
     from .modeling.modeling_dmn import DMNForQuestionAnswering, DMNModel, DMNPreTrainedModel
     from .modeling.modeling_dmn_classification import DMNForSequenceClassification, DMNForTokenClassification
+    from .modeling.modeling_gpt1 import GPT1DoubleHeadsModel, GPT1LMHeadModel, GPT1Model, GPT1PreTrainedModel
+    from .modeling.modeling_gpt1_classification import GPT1ForSequenceClassification
     from .modeling.modeling_meta_lstm import MetaLSTMForSequenceClassification, MetaLSTMModel, MetaLSTMPreTrainedModel
     from .modeling.tag_constraints import allowed_transitions
     from .pipelines.memory_question_answering import MemoryQuestionAnsweringPipeline
@@ -50,6 +53,12 @@ _HOMES = {
     "DataCollatorForDMN": "data.dmn_collator",
     "DataCollatorForTagging": "data.token_classification_collator",
     "DataCollatorForTaskInputs": "data.task_input_collator",
+    "GPT1Config": "modeling.configuration_gpt1",
+    "GPT1DoubleHeadsModel": "modeling.modeling_gpt1",
+    "GPT1ForSequenceClassification": "modeling.modeling_gpt1_classification",
+    "GPT1LMHeadModel": "modeling.modeling_gpt1",
+    "GPT1Model": "modeling.modeling_gpt1",
+    "GPT1PreTrainedModel": "modeling.modeling_gpt1",
     "GPT1Tokenizer": "tokenization.tokenization_gpt1",
     "LinearChainCRF": "modeling.crf",
     "MemoryQuestionAnsweringPipeline": "pipelines.memory_question_answering",
@@ -85,6 +94,12 @@ __all__ = [  # noqa: F822
     "DataCollatorForDMN",
     "DataCollatorForTagging",
     "DataCollatorForTaskInputs",
+    "GPT1Config",
+    "GPT1DoubleHeadsModel",
+    "GPT1ForSequenceClassification",
+    "GPT1LMHeadModel",
+    "GPT1Model",
+    "GPT1PreTrainedModel",
     "GPT1Tokenizer",
     "LinearChainCRF",
     "MemoryQuestionAnsweringPipeline",

@@ -11,15 +11,23 @@ from types import ModuleType
 
 import wrapt
 
+_LAYERS = "transformers.modeling_layers"
+_waiting: list[str] = []
+
 
 def register() -> None:
     """Registers configurations, models, tokenizers and pipelines; safe to call again."""
+    wrapt.register_post_import_hook(_import_waiting, _LAYERS)
     modeling, tokenization = f"{__package__}.modeling", f"{__package__}.tokenization"
     _register_with("configuration_auto", f"{modeling}.configuration_meta_lstm", _register_meta_lstm_config)
     _register_with("modeling_auto", f"{modeling}.modeling_meta_lstm", _register_meta_lstm_models)
     _register_with("configuration_auto", f"{modeling}.configuration_dmn", _register_dmn_config)
     _register_with("modeling_auto", f"{modeling}.modeling_dmn", _register_dmn_models)
     _register_with("modeling_auto", f"{modeling}.modeling_dmn_classification", _register_dmn_classifiers)
+    _register_with("configuration_auto", f"{modeling}.configuration_gpt1", _register_gpt1_config)
+    _register_with("modeling_auto", f"{modeling}.modeling_gpt1", _register_gpt1_models)
+    # Imported by what it builds on, which may itself be on its way when the Auto classes are.
+    _register_when(f"{modeling}.modeling_gpt1", f"{modeling}.modeling_gpt1_classification", _register_gpt1_classifier)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_word", _register_word_tokenizer)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_dmn", _register_dmn_tokenizer)
     _register_with("tokenization_auto", f"{tokenization}.tokenization_gpt1", _register_gpt1_tokenizer)
@@ -28,14 +36,28 @@ def register() -> None:
 
 def _register_with(auto: str, home: str, register_classes: Callable[[ModuleType], None]) -> None:
     """Calls `register_classes(home module)` once both transformers' module of Auto classes and ours are imported."""
+    _register_when(f"transformers.models.auto.{auto}", home, register_classes)
+
+
+def _register_when(trigger: str, home: str, register_classes: Callable[[ModuleType], None]) -> None:
+    """Imports `home` after the module `trigger`, and calls `register_classes` with it."""
 
     def import_home(_: ModuleType) -> None:
+        layers = sys.modules.get(_LAYERS)
+        if layers is not None and not hasattr(layers, "GradientCheckpointingLayer"):
+            # The import of the layers led here, and models need them: wait until they are complete.
+            _waiting.append(home)
         # Present already means that it is being imported and that this import led here: its own hook follows.
-        if home not in sys.modules:
+        elif home not in sys.modules:
             import_module(home)
 
     wrapt.register_post_import_hook(register_classes, home)
-    wrapt.register_post_import_hook(import_home, f"transformers.models.auto.{auto}")
+    wrapt.register_post_import_hook(import_home, trigger)
+
+
+def _import_waiting(_: ModuleType) -> None:
+    while _waiting:
+        import_module(_waiting.pop(0))
 
 
 def _register_meta_lstm_config(home: ModuleType) -> None:
@@ -87,6 +109,26 @@ def _register_dmn_tokenizer(home: ModuleType) -> None:
     from .modeling.configuration_dmn import DMNConfig
 
     AutoTokenizer.register(DMNConfig, tokenizer_class=home.DMNTokenizer, exist_ok=True)
+
+
+def _register_gpt1_config(home: ModuleType) -> None:
+    from transformers import AutoConfig
+
+    AutoConfig.register(home.GPT1Config.model_type, home.GPT1Config, exist_ok=True)
+
+
+def _register_gpt1_models(home: ModuleType) -> None:
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMultipleChoice
+
+    AutoModel.register(home.GPT1Config, home.GPT1Model, exist_ok=True)
+    AutoModelForCausalLM.register(home.GPT1Config, home.GPT1LMHeadModel, exist_ok=True)
+    AutoModelForMultipleChoice.register(home.GPT1Config, home.GPT1DoubleHeadsModel, exist_ok=True)
+
+
+def _register_gpt1_classifier(home: ModuleType) -> None:
+    from transformers import AutoModelForSequenceClassification
+
+    AutoModelForSequenceClassification.register(home.GPT1Config, home.GPT1ForSequenceClassification, exist_ok=True)
 
 
 def _register_gpt1_tokenizer(home: ModuleType) -> None:
