@@ -63,6 +63,7 @@ def chunked_linear_cross_entropy(
     if labels.shape != hidden.shape[:-1]:
         raise ValueError(f"labels have shape {tuple(labels.shape)}, but there are {tuple(hidden.shape[:-1])} states")
     scored = labels != IGNORED_LABEL
+    divisor: Tensor | None
     # Relative weights of the rows and what they are divided by: apart, so that nothing underflows in half precision.
     if reduction == "sequence_mean":
         counts = scored.sum(-1, keepdim=True)
@@ -140,7 +141,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         gradients = [
             None if gradient is None else (gradient * grad_total).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)

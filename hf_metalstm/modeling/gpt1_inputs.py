@@ -83,7 +83,7 @@ def make_positions(attention_mask: Tensor | None, shape: torch.Size, past: int, 
     if attention_mask is None or attention_mask.ndim == 4:
         if past + shape[-1] > limit:
             raise ValueError(_too_long("", past + shape[-1], limit))
-        return torch.arange(past, past + shape[-1], device=device)  # type: ignore[call-overload, no-any-return]
+        return torch.arange(past, past + shape[-1], device=device)  # type: ignore[call-overload]
     real = (attention_mask != 0).long()
     if values_are_known():
         lengths = real.sum(-1)
@@ -130,7 +130,7 @@ def is_right_padded(attention_mask: Tensor) -> bool:
 def last_real_tokens(attention_mask: Tensor | None, shape: torch.Size, device: object) -> Tensor:
     """Index of each text's last real token, (...), whatever the side of the padding."""
     if attention_mask is None:
-        return torch.full(shape[:-1], shape[-1] - 1, device=device)  # type: ignore[call-overload, no-any-return]
+        return torch.full(shape[:-1], shape[-1] - 1, device=device)  # type: ignore[call-overload]
     places = torch.arange(shape[-1], device=attention_mask.device)
     return ((attention_mask[..., -shape[-1] :] != 0) * places).argmax(-1)
 
@@ -173,7 +173,7 @@ def check_choice_labels(mc_labels: Tensor, shape: torch.Size) -> None:
     if values_are_known():
         wrong = ((mc_labels < 0) & (mc_labels != -100)) | (mc_labels >= shape[1])
         if bool(wrong.any()):
-            row = _place(wrong)
+            row = int(wrong.nonzero()[0])
             raise ValueError(f"mc_labels[{row}] is {int(mc_labels[row])}, but row {row} has choices 0..{shape[1] - 1}")
 
 
