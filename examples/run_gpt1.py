@@ -38,6 +38,7 @@ from hf_metalstm import (
 )
 from hf_metalstm.data.choice_inputs import TASKS, ChoiceColumns, build_task_inputs
 from hf_metalstm.data.synthetic_stories import generate_task, generate_texts
+from hf_metalstm.training.gpt1_trainer import GPT1Trainer
 
 logger = logging.getLogger("run_gpt1")
 _LOADERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json"}
@@ -183,7 +184,7 @@ def fine_tune(
     collate = DataCollatorForTaskInputs(
         tokenizer, language_modeling=model_args.lm_coef > 0, ignore_prompt=data_args.ignore_prompt
     )
-    trainer = Trainer(model, args, train_dataset=rows["train"], data_collator=collate, processing_class=tokenizer)
+    trainer = GPT1Trainer(model, args, train_dataset=rows["train"], data_collator=collate, processing_class=tokenizer)
     trainer.train()
     tokenizer.set_task("language-modeling" if task == "multiple_choice" else "classification")
     trainer.save_model()

@@ -9,7 +9,7 @@ from importlib import import_module
 from ._version import __version__
 
 # In the order of the help text.
-COMMANDS = ("demo", "answer", "info")
+COMMANDS = ("demo", "answer", "convert", "info")
 # What the package raises on purpose explains itself; other classes are named in the message.
 _EXPLAINED = (ValueError, TypeError, OSError, ImportError)
 
