@@ -162,7 +162,10 @@ def generate_task(
 
 
 def generate_texts(size: int, seed: int = 0) -> list[str]:
-    """Stories with their right endings, plain text for language modelling.
+    """Plain text for language modelling: stories with their right endings, and things said twice.
+
+    Half of the texts are stories. The others say what they say again: a premise with what follows from it, and two
+    sentences of one meaning, so that a language model has reason to look back, as the tasks ask of it.
 
     Example:
         >>> from hf_metalstm.data.synthetic_stories import generate_texts
@@ -170,8 +173,16 @@ def generate_texts(size: int, seed: int = 0) -> list[str]:
         2
     """
     rng = random.Random(f"texts {seed}")
-    rows = [_story(rng, 0) for _ in range(size)]
-    return [f"{row['story']} {row['endings'][0]}" for row in rows]
+    return [_plain_text(rng, index) for index in range(size)]
+
+
+def _plain_text(rng: random.Random, index: int) -> str:
+    if index % 2 == 0:
+        row = _story(rng, 0)
+        return f"{row['story']} {row['endings'][0]}"
+    row = _entailment(rng, 0) if index % 4 == 1 else _similarity(rng, 1)
+    first, second, _ = row.values()
+    return f"{first} {second}"
 
 
 def _new_row(

@@ -70,11 +70,18 @@ def test_entailment_labels_follow_from_the_premise():
         assert row["label"] == expected
 
 
-def test_texts_are_stories_with_their_right_endings():
+def test_texts_are_stories_with_their_right_endings_and_things_said_twice():
     texts = generate_texts(50, seed=1)
     assert texts == generate_texts(50, seed=1) != generate_texts(50, seed=2) and len(texts) == 50
     endings = {ending.removeprefix("{} ") for _, ending, _ in EVENTS}
-    assert all(any(text.endswith(ending) for ending in endings) for text in texts)
+    assert all(any(text.endswith(ending) for ending in endings) for text in texts[::2])
+    for text in texts[1::4]:
+        premise, _, hypothesis = text.partition(" . ")
+        _, thing, _, colour, _ = hypothesis.split()
+        assert f"a {colour} {thing}" in premise
+    for text in texts[3::4]:
+        first, second = (part.split() for part in text.removesuffix(" .").split(" . "))
+        assert first[0] == second[second.index(",") + 1] and first[first.index("the") + 1] == second[4]
 
 
 @pytest.mark.parametrize(

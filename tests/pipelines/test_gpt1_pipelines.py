@@ -91,8 +91,8 @@ def test_choices_are_ranked_by_the_choice_head(folders):
     ranking = choose(context=TEXTS[0], answers=TEXTS[1:])
     scores = []
     for answer in TEXTS[1:]:
-        row = tokenizer.build_multiple_choice(TEXTS[0], [answer])
-        scores.append(model(torch.tensor([row["input_ids"]])).mc_logits[0, 0])
+        row = tokenizer.build_multiple_choice(TEXTS[0], [answer, answer])["input_ids"][0]
+        scores.append(model(torch.tensor([[row]])).mc_logits[0, 0])
     wanted = torch.stack(scores).softmax(0)
     assert [answer["index"] for answer in ranking] == wanted.argsort(descending=True).tolist()
     assert [answer["score"] for answer in ranking] == pytest.approx(wanted.sort(descending=True)[0].tolist(), abs=1e-5)
